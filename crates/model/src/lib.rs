@@ -1,0 +1,25 @@
+//! The vocabulary every other room speaks: ids, the resolved plan, public events, the state of a run folded
+//! from them, exit codes, units. No I/O, no clock, no threads.
+
+mod config;
+mod event;
+mod exit;
+mod ids;
+mod machine;
+mod plan;
+mod settings;
+mod state;
+mod units;
+
+pub mod env_vars;
+pub mod template;
+
+pub use config::Config;
+pub use event::{Event, FailReason, Failure, Record};
+pub use exit::{ExitCode, ProcessExit};
+pub use ids::{Attempt, GpuIndex, JobId, LaneId, StageId};
+pub use machine::{Gpu, GpuKind, Machine};
+pub use plan::{Job, PLAN_FORMAT, Plan, RunSettings, Stage};
+pub use settings::{Cpus, Hang, HangAction, MapStage, Memory, Standbys, StartGate};
+pub use state::{Counts, JobState, JobStatus, RunState};
+pub use units::{Bytes, Millis, UnitError};

@@ -1,0 +1,90 @@
+//! The values of a stage's keys that are more than a number or a string.
+
+use serde::{Deserialize, Serialize};
+
+use crate::{Bytes, Millis};
+
+/// `memory`: how much of a GPU a job takes.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Memory {
+    /// The whole GPU.
+    #[default]
+    Exclusive,
+    /// Measured from the first job.
+    Auto,
+    /// This much.
+    Reserve(Bytes),
+}
+
+/// `cpus`: threads given to a job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Cpus {
+    /// Cores divided by lanes.
+    #[default]
+    Auto,
+    /// This many.
+    Count(u32),
+}
+
+/// `hang`: when a job counts as frozen, and what happens then.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hang {
+    /// How long every sign of life must be absent.
+    pub after: Millis,
+    /// What to do then.
+    pub action: HangAction,
+}
+
+/// What happens to a frozen job.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum HangAction {
+    /// End it and try again.
+    #[default]
+    Retry,
+    /// End it; it failed.
+    Fail,
+    /// Say so and leave it.
+    Warn,
+}
+
+/// `standbys`: warm processes kept ready for a stage with an `entry`.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Standbys {
+    /// gpulane decides.
+    #[default]
+    Auto,
+    /// None.
+    Off,
+    /// This many per lane.
+    PerLane(u32),
+}
+
+/// `start_gate`: whether starts wait while the CPUs are saturated.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum StartGate {
+    /// By measured CPU pressure.
+    #[default]
+    Auto,
+    /// Never.
+    Off,
+    /// At most this many starts at once.
+    AtOnce(u32),
+}
+
+/// `map`: a stage that runs one model over many items.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct MapStage {
+    /// `FILE.py:Class`.
+    pub model: String,
+    /// Globs, directories, list files.
+    pub input: Vec<String>,
+    /// How items are decoded.
+    pub decode: Option<String>,
+    /// Items per batch; decided by gpulane if absent.
+    pub batch: Option<u32>,
+}
