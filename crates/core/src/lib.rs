@@ -1,1 +1,38 @@
-//! Under construction.
+//! gpulane's decisions: which job starts where and when, what a failure means, when the run is over. A pure state
+//! machine, [`Core::step`]: an [`Input`] and the time go in, [`Effect`]s come out. No clock, no I/O, no threads, no
+//! randomness, so that any run can be replayed and tested step by step.
+//!
+//! The rooms, in the order in which they build on each other:
+//!
+//! - `input`, `effect`: what goes in and out.
+//! - `demand`, `lanes`: what a job takes, and who holds what.
+//! - `job`, `stages`, `line`: where each job stands, what each stage waits for, which stages have something to start.
+//! - `state`: [`Core`] itself and `step`; `restore` makes one from a journal.
+//! - `starts`, `ends`: starting what can start, and what the end of a job means to others.
+//! - `on_*`: one handler per input.
+//! - `waiting`, `misfit`, `invariants`: answers about the state; they change nothing.
+
+mod demand;
+mod effect;
+mod ends;
+mod input;
+mod invariants;
+mod job;
+mod lanes;
+mod line;
+mod misfit;
+mod on_exit;
+mod on_spawn;
+mod on_stop;
+mod restore;
+mod stages;
+mod starts;
+mod state;
+mod waiting;
+
+pub use effect::{Effect, GpuSet, Outcome};
+pub use gpulane_model::Counts;
+pub use input::{Input, Timer};
+pub use misfit::{Lack, Misfit, misfits};
+pub use state::Core;
+pub use waiting::Waiting;

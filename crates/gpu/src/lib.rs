@@ -1,1 +1,9 @@
-//! Under construction.
+//! Which GPUs a run may use. Three sources behind one shape: real devices through NVML, simulated ones, none.
+//! This room reads and reports; who runs where is the core's decision.
+
+mod inventory;
+mod nvml;
+mod spec;
+
+pub use inventory::{Found, GpuError, find};
+pub use spec::{GpuSpec, SpecError};

@@ -262,6 +262,7 @@ mod rfc3339 {
 
     use crate::Millis;
 
+    #[allow(clippy::trivially_copy_pass_by_ref)] // serde's `with` hands out references
     pub(super) fn serialize<S: Serializer>(time: &Millis, serializer: S) -> Result<S::Ok, S::Error> {
         // Past the year 9999 the text form ends; clamp rather than panic.
         let time = Duration::from_millis(time.0.min(253_402_300_799_999));

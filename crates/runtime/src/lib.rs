@@ -1,1 +1,35 @@
-//! Under construction.
+//! Performs what the core decides and turns the world into its inputs: processes, signals, the clock, the disk.
+//!
+//! Three processes make a run. The *front* is the command a person typed: it shows the run and passes signals on.
+//! The *guardian* sits between, in a session of its own: whatever dies, it ends everything below it. The *engine*
+//! does the work and is mute: it writes the journal, and views read that.
+//!
+//! ```text
+//! front ──► guardian ──► engine ──► jobs …
+//! ```
+
+mod engine;
+mod front;
+mod guardian;
+mod orders;
+mod process;
+
+pub mod control;
+
+pub use front::{EngineEnd, Front, Message, Tick};
+pub use orders::{ENGINE, GUARDIAN, StartRequest};
+
+/// The guardian's `main`, when this program was started under the name [`GUARDIAN`]. Returns the exit code.
+pub fn guardian_main() -> u8 {
+    guardian::main()
+}
+
+/// The engine's `main`, when this program was started under the name [`ENGINE`]. Returns the exit code.
+pub fn engine_main() -> u8 {
+    engine::main()
+}
+
+/// Finds a program as a job's start would: `None` if it is not there.
+pub fn find_program(program: &str, path: Option<&str>) -> Option<std::path::PathBuf> {
+    process::image::find_program(program, path)
+}

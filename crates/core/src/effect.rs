@@ -1,0 +1,96 @@
+//! What the core asks of the runtime. Effects are to be performed in their order.
+
+use std::ops::Deref;
+
+use gpulane_model::{Attempt, Event, GpuIndex, JobId, LaneId, Millis};
+
+use crate::Timer;
+
+/// Something to do.
+#[derive(Clone, Debug, PartialEq)]
+pub enum Effect {
+    /// Start a process. Answered exactly once: `JobSpawned`, `SpawnFailed` or `SpawnBlocked`.
+    Spawn {
+        /// The job.
+        job: JobId,
+        /// Which try.
+        attempt: Attempt,
+        /// Where: the lowest of its lanes.
+        lane: LaneId,
+        /// Its GPUs, in order; none for a CPU-only job or where lanes stand in for GPUs.
+        gpus: GpuSet,
+        /// Threads it is given.
+        cpus: u32,
+    },
+    /// End a process tree. Answered by its `JobExited`.
+    Terminate {
+        /// The job.
+        job: JobId,
+        /// Which try.
+        attempt: Attempt,
+        /// KILL at once instead of TERM and grace.
+        now: bool,
+    },
+    /// Make a finished attempt's output visible. Answered exactly once: `JobPublished` or `PublishFailed`.
+    Publish {
+        /// The job.
+        job: JobId,
+        /// The try whose output it is.
+        attempt: Attempt,
+    },
+    /// Write to the journal and tell the world.
+    Record(Event),
+    /// Tell the core when this time has come.
+    SetTimer {
+        /// Given back in `TimerFired`.
+        timer: Timer,
+        /// On the clock of `step`'s `now`.
+        at: Millis,
+    },
+    /// The run is over. The last effect ever, exactly once.
+    Finish {
+        /// How.
+        outcome: Outcome,
+    },
+}
+
+/// How a run is over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// Every job has ended.
+    Finished,
+    /// Stopped early; `resume` continues.
+    Interrupted,
+}
+
+/// A job's GPUs. Nearly every job has one, so one needs no memory of its own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct GpuSet(Few);
+
+#[derive(Clone, Debug, PartialEq, Eq)]
+enum Few {
+    None,
+    One([GpuIndex; 1]),
+    Many(Box<[GpuIndex]>),
+}
+
+impl FromIterator<GpuIndex> for GpuSet {
+    fn from_iter<I: IntoIterator<Item = GpuIndex>>(gpus: I) -> Self {
+        let mut gpus = gpus.into_iter();
+        let Some(first) = gpus.next() else { return Self(Few::None) };
+        let Some(second) = gpus.next() else { return Self(Few::One([first])) };
+        Self(Few::Many([first, second].into_iter().chain(gpus).collect()))
+    }
+}
+
+impl Deref for GpuSet {
+    type Target = [GpuIndex];
+
+    fn deref(&self) -> &[GpuIndex] {
+        match &self.0 {
+            Few::None => &[],
+            Few::One(one) => one,
+            Few::Many(many) => many,
+        }
+    }
+}

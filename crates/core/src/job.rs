@@ -1,0 +1,88 @@
+//! Where one job stands. Small, because there may be a hundred thousand.
+
+use gpulane_model::{Attempt, LaneId, Millis};
+
+/// The scheduling state of one job.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) struct JobSlot {
+    pub(crate) phase: Phase,
+    /// The highest attempt number used; also tells late inputs from current ones.
+    pub(crate) attempts: u32,
+    /// Failed tries that count against the stage's `retries`.
+    pub(crate) failures: u32,
+}
+
+const _: () = assert!(size_of::<JobSlot>() <= 32, "a hundred thousand jobs must stay small");
+
+impl JobSlot {
+    /// Whether this is the try under way (or the last one).
+    pub(crate) fn is_at(&self, attempt: Attempt) -> bool {
+        self.attempts == attempt.0
+    }
+}
+
+/// A job's way from first to last.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(crate) enum Phase {
+    /// For other jobs to end.
+    Waiting,
+    /// In its stage's queue.
+    Ready,
+    /// Between two tries.
+    Delayed {
+        until: Millis,
+    },
+    /// Asked to start, no answer yet. Holds its lanes.
+    Starting {
+        lane: LaneId,
+        ending: Ending,
+    },
+    /// A process runs. Holds its lanes.
+    Running {
+        lane: LaneId,
+        ending: Ending,
+        since: Millis,
+    },
+    /// The process is gone, its output is being put in place. Holds nothing.
+    Publishing {
+        took: Millis,
+        cancelled: bool,
+    },
+    Succeeded,
+    Failed,
+    Skipped,
+}
+
+/// Whether a process is being ended by us, and why: that decides what its exit means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Ending {
+    No,
+    Timeout,
+    Cancelled,
+    Interrupted,
+}
+
+impl Phase {
+    /// Nothing more will happen to it.
+    pub(crate) fn is_ended(self) -> bool {
+        matches!(self, Self::Succeeded | Self::Failed | Self::Skipped)
+    }
+
+    /// Not asked to start, and not ended.
+    pub(crate) fn is_pending(self) -> bool {
+        matches!(self, Self::Waiting | Self::Ready | Self::Delayed { .. })
+    }
+
+    /// The first of its lanes, while it holds any.
+    pub(crate) fn lane(self) -> Option<LaneId> {
+        match self {
+            Self::Starting { lane, .. } | Self::Running { lane, .. } => Some(lane),
+            _ => None,
+        }
+    }
+
+    /// The runtime owes an answer about it.
+    pub(crate) fn is_active(self) -> bool {
+        matches!(self, Self::Starting { .. } | Self::Running { .. } | Self::Publishing { .. })
+    }
+}

@@ -1,0 +1,105 @@
+//! The end of an attempt: success and its publication, failure and the next try.
+
+use gpulane_model::{Attempt, Event, FailReason, Failure, JobId, Millis, ProcessExit};
+
+use crate::job::{Ending, Phase};
+use crate::starts::Place;
+use crate::state::Core;
+use crate::{Effect, Timer};
+
+impl Core {
+    pub(crate) fn on_job_exited(&mut self, job: JobId, attempt: Attempt, exit: ProcessExit, left: u32) {
+        let Some(slot) = self.slot(job).filter(|slot| slot.is_at(attempt)) else { return };
+        let Phase::Running { lane, ending, since } = slot.phase else { return };
+        self.free(job, lane);
+        if left > 0 {
+            let job = self.plan.job_name(job);
+            self.record(Event::ProcessesLeft { job, count: left });
+        }
+        let took = self.now.since(since);
+        let failure = Failure::from_exit(exit, took.as_seconds());
+        match ending {
+            Ending::No | Ending::Interrupted if exit.success() => {
+                self.set_phase(job, Phase::Publishing { took, cancelled: false });
+                self.later.push(Effect::Publish { job, attempt });
+            }
+            Ending::No => self.on_attempt_failed(job, attempt, failure),
+            Ending::Timeout => {
+                let limit = self.plan.stage_of(job).timeout.unwrap_or(took);
+                let message = Some(format!("took longer than {limit}"));
+                self.on_attempt_failed(
+                    job,
+                    attempt,
+                    Failure { reason: FailReason::Timeout, message, ..failure },
+                );
+            }
+            Ending::Cancelled => {
+                self.jobs[job.index()].failures += 1;
+                self.fail(job, attempt, Failure { reason: FailReason::Cancelled, ..failure });
+            }
+            Ending::Interrupted => {
+                let name = self.plan.job_name(job);
+                let failure = Failure { reason: FailReason::Interrupted, ..failure };
+                self.record(Event::JobFailed { job: name, attempt, failure });
+                self.put_back(job);
+            }
+        }
+    }
+
+    pub(crate) fn on_job_published(&mut self, job: JobId, attempt: Attempt) {
+        let Some((took, _)) = self.publishing(job, attempt) else { return };
+        self.set_phase(job, Phase::Succeeded);
+        let job = self.plan.job_name(job);
+        self.record(Event::JobSucceeded { job, attempt, seconds: took.as_seconds(), peak_vram: None });
+    }
+
+    pub(crate) fn on_publish_failed(&mut self, job: JobId, attempt: Attempt, message: String) {
+        let Some((took, cancelled)) = self.publishing(job, attempt) else { return };
+        let failure = Failure {
+            message: Some(message),
+            seconds: took.as_seconds(),
+            ..Failure::because(FailReason::Publish)
+        };
+        if cancelled {
+            self.jobs[job.index()].failures += 1;
+            self.fail(job, attempt, failure);
+        } else {
+            self.on_attempt_failed(job, attempt, failure);
+        }
+    }
+
+    fn publishing(&self, job: JobId, attempt: Attempt) -> Option<(Millis, bool)> {
+        match self.slot(job).filter(|slot| slot.is_at(attempt))?.phase {
+            Phase::Publishing { took, cancelled } => Some((took, cancelled)),
+            _ => None,
+        }
+    }
+
+    /// The job failed by its own doing: it gets another try if one is left and its stage goes on.
+    fn on_attempt_failed(&mut self, job: JobId, attempt: Attempt, failure: Failure) {
+        let slot = &mut self.jobs[job.index()];
+        slot.failures += 1;
+        let failures = slot.failures;
+        let stage = self.plan.stage_of(job);
+        let delay = stage.retry_delay;
+        if failures > stage.retries || self.stages[self.stage_of(job).index()].stopped {
+            return self.fail(job, attempt, failure);
+        }
+        let name = self.plan.job_name(job);
+        self.record(Event::JobFailed { job: name.clone(), attempt, failure });
+        let next = Attempt(attempt.0 + 1);
+        self.record(Event::JobRetrying { job: name, attempt: next, delay: delay.as_seconds() });
+        if delay == Millis(0) {
+            return self.enqueue(job, Place::Back);
+        }
+        let until = self.now.after(delay);
+        self.set_phase(job, Phase::Delayed { until });
+        self.later.push(Effect::SetTimer { timer: Timer::Retry { job }, at: until });
+    }
+
+    pub(crate) fn on_retry_due(&mut self, job: JobId) {
+        if self.slot(job).is_some_and(|slot| matches!(slot.phase, Phase::Delayed { .. })) {
+            self.enqueue(job, Place::Back);
+        }
+    }
+}

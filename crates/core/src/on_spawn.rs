@@ -1,0 +1,95 @@
+//! Answers to a request to start: it runs, it cannot run, or nothing can be started just now.
+
+use gpulane_model::{Attempt, Event, FailReason, Failure, JobId, LaneId, Millis};
+
+use crate::demand::Demand;
+use crate::job::{Ending, Phase};
+use crate::state::{Core, Hold};
+use crate::{Effect, Timer};
+
+/// How long starts are held before one is tried again.
+const HOLD: Millis = Millis::seconds(2);
+
+impl Core {
+    pub(crate) fn on_job_spawned(&mut self, job: JobId, attempt: Attempt, pid: u32) {
+        let Some((lane, ending)) = self.starting(job, attempt) else { return };
+        self.set_phase(job, Phase::Running { lane, ending, since: self.now });
+        let name = self.plan.job_name(job);
+        let gpus = self.uuids(job, lane);
+        self.record(Event::JobStarted { job: name, attempt, lane, gpus, pid });
+        if matches!(self.hold, Hold::Trial { .. } | Hold::Probing { .. }) {
+            self.hold = Hold::Free;
+            self.record(Event::StartsReleased {});
+        }
+        if ending != Ending::No {
+            // Wanted gone while it was being started.
+            let now = self.interrupt.as_ref().is_some_and(|interrupt| interrupt.now);
+            self.later.push(Effect::Terminate { job, attempt, now });
+        } else if let Some(timeout) = self.plan.stage_of(job).timeout {
+            let timer = Timer::Timeout { job, attempt };
+            self.later.push(Effect::SetTimer { timer, at: self.now.after(timeout) });
+        }
+    }
+
+    pub(crate) fn on_spawn_failed(&mut self, job: JobId, attempt: Attempt, message: String) {
+        let Some((lane, _)) = self.starting(job, attempt) else { return };
+        self.free(job, lane);
+        self.jobs[job.index()].failures += 1;
+        self.fail(job, attempt, Failure { message: Some(message), ..Failure::because(FailReason::Start) });
+        if let Hold::Probing { because } = &mut self.hold {
+            // It says nothing about whether others can start.
+            self.hold = Hold::Trial { because: std::mem::take(because) };
+        }
+    }
+
+    pub(crate) fn on_spawn_blocked(&mut self, job: JobId, attempt: Attempt, because: String) {
+        let Some((lane, ending)) = self.starting(job, attempt) else { return };
+        self.free(job, lane);
+        self.jobs[job.index()].attempts -= 1;
+        if ending == Ending::Cancelled {
+            self.fail(job, Attempt(0), Failure::because(FailReason::Cancelled));
+        } else {
+            self.put_back(job);
+        }
+        self.hold_starts(because);
+    }
+
+    fn hold_starts(&mut self, because: String) {
+        match self.hold {
+            // Others were asked to start at the same time; the timer is set.
+            Hold::Held { .. } => return,
+            Hold::Free => self.record(Event::StartsHeld { because: because.clone() }),
+            Hold::Trial { .. } | Hold::Probing { .. } => {}
+        }
+        self.hold = Hold::Held { because };
+        self.later.push(Effect::SetTimer { timer: Timer::RetryHeld, at: self.now.after(HOLD) });
+    }
+
+    pub(crate) fn on_retry_held(&mut self) {
+        if let Hold::Held { because } = &mut self.hold {
+            self.hold = Hold::Trial { because: std::mem::take(because) };
+        }
+    }
+
+    /// The job's lane if this very try is being started.
+    fn starting(&self, job: JobId, attempt: Attempt) -> Option<(LaneId, Ending)> {
+        match self.slot(job).filter(|slot| slot.is_at(attempt))?.phase {
+            Phase::Starting { lane, ending } => Some((lane, ending)),
+            _ => None,
+        }
+    }
+
+    /// Gives back all the job holds.
+    pub(crate) fn free(&mut self, job: JobId, lane: LaneId) {
+        let demand = self.stages[self.stage_of(job).index()].demand;
+        self.lanes.release(job, lane, demand);
+    }
+
+    fn uuids(&self, job: JobId, lane: LaneId) -> Vec<String> {
+        if let Demand::Cores(_) = self.stages[self.stage_of(job).index()].demand {
+            return Vec::new();
+        }
+        let uuid = |lane| Some(self.machine.gpus.get(self.machine.gpu_of(lane)?.index())?.uuid.clone());
+        self.lanes.chain(lane).filter_map(uuid).collect()
+    }
+}

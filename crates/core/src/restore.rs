@@ -1,0 +1,127 @@
+//! A core from a plan, a machine and what the journal tells. What follows at once from the past (skips, stopped stages) is
+//! worked out here and told by the first step.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use gpulane_model::{
+    Counts, FailReason, JobId, JobState, JobStatus, Machine, Millis, Plan, RunState, StageId,
+};
+
+use crate::Core;
+use crate::job::{Ending, JobSlot, Phase};
+use crate::lanes::Lanes;
+use crate::line::Line;
+use crate::stages::{Links, StageSlot};
+use crate::state::{Hold, Interrupt, Life};
+
+impl Core {
+    /// A core that goes on from `past`. Jobs that ran there are taken as waiting: whoever calls this has made sure that they
+    /// no longer run, and recorded them as lost.
+    pub fn new(plan: Arc<Plan>, machine: Machine, past: &RunState) -> Self {
+        let mut core = Self::bare(plan, machine, past);
+        core.settle();
+        core
+    }
+
+    /// A core that only looks: like [`Core::new`], but what ran keeps running on its lanes, and what held or interrupted the
+    /// run still does, so that [`Core::waiting`] tells why. Not to be stepped.
+    pub fn observe(plan: Arc<Plan>, machine: Machine, past: &RunState) -> Self {
+        let mut core = Self::bare(plan, machine, past);
+        for job in core.plan.job_ids() {
+            if let Some(JobStatus::Running { lane, since, .. }) =
+                past.jobs.get(job.index()).map(|job| &job.status)
+            {
+                core.jobs[job.index()].phase =
+                    Phase::Running { lane: *lane, ending: Ending::No, since: *since };
+            }
+        }
+        core.settle();
+        core.retake_lanes();
+        core.later.clear();
+        if let Some(because) = &past.held {
+            core.hold = Hold::Held { because: because.clone() };
+        }
+        core.interrupt = past.interrupted.clone().map(|because| Interrupt { because, now: false });
+        core
+    }
+
+    /// Everything in its place, nothing counted and nothing passed on yet.
+    fn bare(plan: Arc<Plan>, machine: Machine, past: &RunState) -> Self {
+        let mut stages: Vec<StageSlot> =
+            plan.stages.iter().map(|stage| StageSlot::new(stage, &machine)).collect();
+        let mut restore = |job: JobId| {
+            let Some(state) = past.jobs.get(job.index()) else {
+                return JobSlot { phase: Phase::Waiting, attempts: 0, failures: 0 };
+            };
+            let cancelled = |state: &JobState| matches!(&state.status, JobStatus::Failed(how) if how.reason == FailReason::Cancelled);
+            let phase = match state.status {
+                JobStatus::Pending | JobStatus::Running { .. } => Phase::Waiting,
+                JobStatus::Succeeded { .. } => Phase::Succeeded,
+                JobStatus::Failed(_) => Phase::Failed,
+                JobStatus::Skipped(_) => Phase::Skipped,
+            };
+            if phase == Phase::Failed && !cancelled(state) {
+                stages[plan.job(job).stage.index()].given_up += 1;
+            }
+            JobSlot { phase, attempts: state.attempts, failures: state.failures }
+        };
+        let jobs = plan.job_ids().map(&mut restore).collect();
+        Self {
+            links: Links::new(&plan),
+            lanes: Lanes::new(&machine),
+            line: Line::default(),
+            plan,
+            machine,
+            jobs,
+            stages,
+            counts: Counts::default(),
+            active: 0,
+            delayed: 0,
+            hold: Hold::Free,
+            interrupt: None,
+            life: Life::New,
+            now: Millis(0),
+            news: VecDeque::new(),
+            later: Vec::new(),
+        }
+    }
+
+    /// Counts what is there and draws every conclusion from it.
+    fn settle(&mut self) {
+        for job in self.plan.job_ids() {
+            let phase = self.phase(job);
+            self.tally(self.plan.job(job).stage, phase, |count| *count += 1);
+            if phase.is_ended() {
+                self.news.push_back(job);
+            }
+        }
+        let stages = || (0..self.plan.stages.len()).map(StageId::at);
+        let (all, empty): (Vec<_>, Vec<_>) =
+            (stages().collect(), stages().filter(|stage| self.plan.stage(*stage).jobs.is_empty()).collect());
+        // Stopped stages first: what of them is left must not become ready.
+        for stage in &all {
+            self.stop_if_too_many(*stage);
+        }
+        for stage in &all {
+            if self.stages[stage.index()].awaited == 0 {
+                self.open_stage(*stage);
+            }
+        }
+        for stage in empty {
+            self.on_stage_ended(stage);
+        }
+        self.pass_on_news();
+    }
+
+    /// Books the lanes of jobs that are running. The journal names only the first lane of each, so these come first; a gang's
+    /// others are taken from what is free.
+    fn retake_lanes(&mut self) {
+        let running: Vec<(JobId, _)> =
+            self.plan.job_ids().filter_map(|job| Some((job, self.phase(job).lane()?))).collect();
+        for (job, lane) in running {
+            let demand = self.stages[self.stage_of(job).index()].demand;
+            self.lanes.retake(job, lane, demand);
+        }
+    }
+}

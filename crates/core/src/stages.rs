@@ -1,0 +1,133 @@
+//! Stages while they run, and the links along which the end of one job or stage reaches others.
+
+use std::collections::VecDeque;
+
+use gpulane_model::{JobId, Machine, Plan, Stage, StageId};
+
+use crate::demand::Demand;
+use crate::misfit::Lack;
+
+/// The scheduling state of one stage.
+#[derive(Clone, Debug)]
+pub(crate) struct StageSlot {
+    /// What each of its jobs takes.
+    pub(crate) demand: Demand,
+    /// Why its jobs can never run on this machine, if so.
+    pub(crate) lack: Option<Lack>,
+    /// Stages of `after` that have not ended.
+    pub(crate) awaited: u32,
+    /// Its jobs whose end has not yet been passed on to others.
+    pub(crate) unended: u32,
+    /// Jobs that failed or were cancelled.
+    pub(crate) failed: u32,
+    /// Jobs that will not run.
+    pub(crate) skipped: u32,
+    /// Failed jobs that count for `max_failures`: not those a person cancelled.
+    pub(crate) given_up: u32,
+    /// `max_failures` was reached: nothing of it starts any more.
+    pub(crate) stopped: bool,
+    /// Jobs that hold lanes; what `parallel` limits.
+    pub(crate) busy: u32,
+    /// Jobs that are `Ready`.
+    pub(crate) ready: u32,
+    /// Ready jobs, in order. A job that ended while queued stays in as a dead entry and is passed over.
+    pub(crate) queue: VecDeque<JobId>,
+}
+
+impl StageSlot {
+    pub(crate) fn new(stage: &Stage, machine: &Machine) -> Self {
+        Self {
+            demand: Demand::of(stage, machine),
+            lack: Lack::of(stage, machine),
+            awaited: u32::try_from(stage.after.len()).unwrap_or(u32::MAX),
+            unended: u32::try_from(stage.job_ids().len()).unwrap_or(u32::MAX),
+            failed: 0,
+            skipped: 0,
+            given_up: 0,
+            stopped: false,
+            busy: 0,
+            ready: 0,
+            queue: VecDeque::new(),
+        }
+    }
+
+    /// Whether `parallel` lets another job start.
+    pub(crate) fn below_limit(&self, stage: &Stage) -> bool {
+        stage.parallel == 0 || self.busy < stage.parallel
+    }
+
+    /// Whether `max_failures` is reached. Zero would stop a stage that has done nothing wrong; it means one.
+    pub(crate) fn reached_limit(&self, stage: &Stage) -> bool {
+        stage.max_failures.is_some_and(|most| self.given_up >= most.max(1))
+    }
+}
+
+/// Who waits for whom, the other way round than the plan says it.
+#[derive(Clone, Debug)]
+pub(crate) struct Links {
+    /// By stage: the stages with it in their `after`.
+    stages: Grouped<StageId>,
+    /// By job: the jobs that have it as their source. Empty if the plan has no `foreach`.
+    jobs: Grouped<JobId>,
+}
+
+impl Links {
+    pub(crate) fn new(plan: &Plan) -> Self {
+        let after = plan.stages.iter().enumerate();
+        let after =
+            after.flat_map(|(at, stage)| stage.after.iter().map(move |on| (on.index(), StageId::at(at))));
+        let sources = plan.job_ids().filter_map(|job| Some((plan.job(job).source?.index(), job)));
+        Self { stages: Grouped::new(plan.stages.len(), after), jobs: Grouped::new(plan.jobs.len(), sources) }
+    }
+
+    /// Stages that wait for this one; one that names it twice is here twice.
+    pub(crate) fn dependents(&self, stage: StageId) -> std::ops::Range<usize> {
+        self.stages.range(stage.index())
+    }
+
+    pub(crate) fn dependent(&self, at: usize) -> StageId {
+        self.stages.values[at]
+    }
+
+    /// Jobs whose source this one is.
+    pub(crate) fn followers(&self, job: JobId) -> std::ops::Range<usize> {
+        self.jobs.range(job.index())
+    }
+
+    pub(crate) fn follower(&self, at: usize) -> JobId {
+        self.jobs.values[at]
+    }
+}
+
+/// Lists of values by key, all in one vector: two small allocations for a hundred thousand lists.
+#[derive(Clone, Debug)]
+struct Grouped<T> {
+    /// Where each key's values begin, and one more: where the last one's end. Empty if there are no values.
+    starts: Vec<u32>,
+    values: Vec<T>,
+}
+
+impl<T: Copy> Grouped<T> {
+    fn new(keys: usize, pairs: impl Iterator<Item = (usize, T)>) -> Self {
+        let mut pairs: Vec<(usize, T)> = pairs.collect();
+        if pairs.is_empty() {
+            return Self { starts: Vec::new(), values: Vec::new() };
+        }
+        pairs.sort_by_key(|(key, _)| *key);
+        let mut starts = vec![0; keys + 1];
+        for (key, _) in &pairs {
+            starts[key + 1] += 1;
+        }
+        for key in 0..keys {
+            starts[key + 1] += starts[key];
+        }
+        Self { starts, values: pairs.into_iter().map(|(_, value)| value).collect() }
+    }
+
+    fn range(&self, key: usize) -> std::ops::Range<usize> {
+        match (self.starts.get(key), self.starts.get(key + 1)) {
+            (Some(start), Some(end)) => *start as usize..*end as usize,
+            _ => 0..0,
+        }
+    }
+}

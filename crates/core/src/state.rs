@@ -1,0 +1,218 @@
+//! The core's whole state, and the one step by which it moves. What a phase counts for is kept here, in one place.
+
+use std::collections::VecDeque;
+use std::sync::Arc;
+
+use gpulane_model::{Counts, Event, JobId, Machine, Millis, Plan, StageId};
+
+use crate::job::{JobSlot, Phase};
+use crate::lanes::Lanes;
+use crate::line::Line;
+use crate::stages::{Links, StageSlot};
+use crate::{Effect, Input, Outcome, Timer};
+
+/// A run's scheduler: what is known, and what follows from it.
+#[derive(Clone, Debug)]
+pub struct Core {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) machine: Machine,
+    /// By job id.
+    pub(crate) jobs: Vec<JobSlot>,
+    /// By stage id.
+    pub(crate) stages: Vec<StageSlot>,
+    pub(crate) links: Links,
+    pub(crate) lanes: Lanes,
+    pub(crate) line: Line,
+    /// As the journal's fold counts: a job asked to start is pending, one being published is running.
+    pub(crate) counts: Counts,
+    /// Jobs about which the runtime owes an answer; an interrupted run is over when there are none.
+    pub(crate) active: u32,
+    /// Jobs between two tries; while there are any, a timer is set.
+    pub(crate) delayed: u32,
+    pub(crate) hold: Hold,
+    pub(crate) interrupt: Option<Interrupt>,
+    pub(crate) life: Life,
+    /// The newest step's time; `waiting` counts down from it.
+    pub(crate) now: Millis,
+    /// Jobs that have ended but whose end has not yet been passed on.
+    pub(crate) news: VecDeque<JobId>,
+    /// What this step asks for beside starts, which come first.
+    pub(crate) later: Vec<Effect>,
+}
+
+/// Whether jobs may start, as far as the world outside is concerned.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) enum Hold {
+    /// They may.
+    Free,
+    /// Nothing starts until the timer `RetryHeld` fires.
+    Held { because: String },
+    /// It fired: one job may start, to see whether it works again.
+    Trial { because: String },
+    /// That job was asked to start.
+    Probing { because: String },
+}
+
+/// The run is to stop.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Interrupt {
+    /// For the journal.
+    pub(crate) because: String,
+    /// What is still running gets KILL.
+    pub(crate) now: bool,
+}
+
+/// From the first input to the last effect.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Life {
+    /// `Begin` has not come.
+    New,
+    /// Since then.
+    Going { since: Millis },
+    /// `Finish` was said; nothing happens any more.
+    Over,
+}
+
+impl Core {
+    /// Takes in what happened at `now` and adds what is to be done about it to `effects`: starts first, since a lane is
+    /// idle until then, then everything else in order.
+    pub fn step(&mut self, now: Millis, input: Input, effects: &mut Vec<Effect>) {
+        if self.life == Life::Over {
+            return;
+        }
+        self.now = now;
+        self.on_input(input);
+        self.pass_on_news();
+        if let Life::Going { since } = self.life {
+            self.start_jobs(effects);
+            if self.is_stuck() {
+                self.skip_stuck();
+                self.pass_on_news();
+            }
+            effects.append(&mut self.later);
+            self.conclude(since, effects);
+        } else {
+            effects.append(&mut self.later);
+        }
+    }
+
+    fn on_input(&mut self, input: Input) {
+        match input {
+            Input::Begin => self.on_begin(),
+            Input::JobSpawned { job, attempt, pid } => self.on_job_spawned(job, attempt, pid),
+            Input::SpawnFailed { job, attempt, message } => self.on_spawn_failed(job, attempt, message),
+            Input::SpawnBlocked { job, attempt, because } => self.on_spawn_blocked(job, attempt, because),
+            Input::JobExited { job, attempt, exit, left } => self.on_job_exited(job, attempt, exit, left),
+            Input::JobPublished { job, attempt } => self.on_job_published(job, attempt),
+            Input::PublishFailed { job, attempt, message } => self.on_publish_failed(job, attempt, message),
+            Input::TimerFired { timer: Timer::Timeout { job, attempt } } => self.on_timeout(job, attempt),
+            Input::TimerFired { timer: Timer::Retry { job } } => self.on_retry_due(job),
+            Input::TimerFired { timer: Timer::RetryHeld } => self.on_retry_held(),
+            Input::CancelRequested { jobs } => self.on_cancel_requested(&jobs),
+            Input::Interrupted { because, now } => self.on_interrupted(because, now),
+        }
+    }
+
+    fn on_begin(&mut self) {
+        if self.life == Life::New {
+            self.life = Life::Going { since: self.now };
+        }
+    }
+
+    /// Says the last word if nothing can happen any more. A run that was interrupted when everything had ended, or was
+    /// about to, is a finished one.
+    fn conclude(&mut self, since: Millis, effects: &mut Vec<Effect>) {
+        let (event, outcome) = if self.counts.ended() as usize == self.jobs.len() {
+            let Counts { succeeded, failed, skipped, .. } = self.counts;
+            let seconds = self.now.since(since).as_seconds();
+            (Event::RunFinished { succeeded, failed, skipped, seconds }, Outcome::Finished)
+        } else if let Some(interrupt) = self.interrupt.as_ref().filter(|_| self.active == 0) {
+            (Event::RunInterrupted { because: interrupt.because.clone() }, Outcome::Interrupted)
+        } else {
+            return;
+        };
+        self.life = Life::Over;
+        effects.extend([Effect::Record(event), Effect::Finish { outcome }]);
+    }
+
+    /// Whether `Finish` was said.
+    pub fn is_finished(&self) -> bool {
+        self.life == Life::Over
+    }
+
+    /// How many jobs stand where, as the fold of the events recorded so far would say.
+    pub fn counts(&self) -> Counts {
+        self.counts
+    }
+
+    pub(crate) fn slot(&self, job: JobId) -> Option<&JobSlot> {
+        self.jobs.get(job.index())
+    }
+
+    pub(crate) fn phase(&self, job: JobId) -> Phase {
+        self.jobs[job.index()].phase
+    }
+
+    pub(crate) fn stage_of(&self, job: JobId) -> StageId {
+        self.plan.job(job).stage
+    }
+
+    pub(crate) fn record(&mut self, event: Event) {
+        self.later.push(Effect::Record(event));
+    }
+
+    /// Moves a job to a phase: every count that depends on phases is kept here and nowhere else.
+    pub(crate) fn set_phase(&mut self, job: JobId, next: Phase) {
+        let before = std::mem::replace(&mut self.jobs[job.index()].phase, next);
+        let stage = self.stage_of(job);
+        self.tally(stage, before, |count| *count -= 1);
+        self.tally(stage, next, |count| *count += 1);
+        let slot = &self.stages[stage.index()];
+        let stands = slot.ready > 0 && slot.below_limit(self.plan.stage(stage));
+        if stands != self.line.has(stage, slot.demand) {
+            self.line.set(stage, slot.demand, stands);
+        }
+        if next.is_ended() && !before.is_ended() {
+            self.news.push_back(job);
+        }
+    }
+
+    /// Applies `change` to every count a job in this phase adds to.
+    pub(crate) fn tally(&mut self, stage: StageId, phase: Phase, change: impl Fn(&mut u32)) {
+        let slot = &mut self.stages[stage.index()];
+        match phase {
+            Phase::Waiting => change(&mut self.counts.pending),
+            Phase::Ready => {
+                change(&mut self.counts.pending);
+                change(&mut slot.ready);
+            }
+            Phase::Delayed { .. } => {
+                change(&mut self.counts.pending);
+                change(&mut self.delayed);
+            }
+            Phase::Starting { .. } => {
+                change(&mut self.counts.pending);
+                change(&mut slot.busy);
+                change(&mut self.active);
+            }
+            Phase::Running { .. } => {
+                change(&mut self.counts.running);
+                change(&mut slot.busy);
+                change(&mut self.active);
+            }
+            Phase::Publishing { .. } => {
+                change(&mut self.counts.running);
+                change(&mut self.active);
+            }
+            Phase::Succeeded => change(&mut self.counts.succeeded),
+            Phase::Failed => {
+                change(&mut self.counts.failed);
+                change(&mut slot.failed);
+            }
+            Phase::Skipped => {
+                change(&mut self.counts.skipped);
+                change(&mut slot.skipped);
+            }
+        }
+    }
+}

@@ -1,0 +1,79 @@
+//! The lock that keeps two engines off one run. It lives on an open descriptor, so it ends with its holder,
+//! however that ends; the number in the file is for messages only.
+
+use std::fs::{File, OpenOptions};
+use std::io::{self, Read, Seek, Write};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::os::unix::fs::OpenOptionsExt;
+use std::path::Path;
+use std::time::Duration;
+
+use rustix::fs::{FlockOperation, flock};
+use rustix::io::Errno;
+
+use crate::RunDirError;
+
+/// Held while an engine works on a run. Whoever inherits the descriptor holds the lock too.
+#[derive(Debug)]
+pub struct RunLock {
+    file: File,
+}
+
+impl AsFd for RunLock {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.file.as_fd()
+    }
+}
+
+impl From<RunLock> for OwnedFd {
+    fn from(lock: RunLock) -> Self {
+        lock.file.into()
+    }
+}
+
+/// [`is_held`] takes the lock for an instant to find out whether it is free. So a lock that is taken may be a
+/// view looking, and only one that stays taken is another engine.
+const TRIES: u32 = 10;
+const BETWEEN: Duration = Duration::from_millis(5);
+
+pub(crate) fn take(run: &Path, path: &Path) -> Result<RunLock, RunDirError> {
+    let mut file = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .create(true)
+        .truncate(false)
+        .mode(0o600)
+        .open(path)
+        .map_err(RunDirError::io("open", path))?;
+    for last in (0..TRIES).rev().map(|left| left == 0) {
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => {
+                write_pid(&mut file).map_err(RunDirError::io("write", path))?;
+                return Ok(RunLock { file });
+            }
+            Err(Errno::WOULDBLOCK) if last => break,
+            Err(Errno::WOULDBLOCK) => std::thread::sleep(BETWEEN),
+            Err(Errno::INTR) => {}
+            Err(error) => return Err(RunDirError::io("lock", path)(error.into())),
+        }
+    }
+    Err(RunDirError::Locked { path: run.to_owned(), pid: read_pid(&mut file) })
+}
+
+/// Whether somebody holds the lock. A file that cannot be looked at counts as free: taking it will tell.
+pub(crate) fn is_held(path: &Path) -> bool {
+    File::open(path)
+        .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK))
+}
+
+fn write_pid(file: &mut File) -> io::Result<()> {
+    file.set_len(0)?;
+    file.rewind()?;
+    writeln!(file, "{}", std::process::id())
+}
+
+fn read_pid(file: &mut File) -> Option<u32> {
+    let mut text = String::new();
+    file.take(32).read_to_string(&mut text).ok()?;
+    text.trim().parse().ok()
+}

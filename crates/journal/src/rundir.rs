@@ -1,0 +1,230 @@
+//! A run directory: what lies where, and the frozen plan. Every path of a run is made here.
+
+use std::fs::{self, DirBuilder, File};
+use std::io::{self, Write};
+use std::os::unix::fs::DirBuilderExt;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+
+use gpulane_model::{Attempt, JobId, PLAN_FORMAT, Plan};
+use serde::Deserialize;
+
+use crate::{RunDirError, RunLock, disk, find, lock};
+
+/// A directory that holds one run. Cheap to clone.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct RunDir {
+    /// Absolute, so that it means the same to jobs that run elsewhere.
+    root: Arc<Path>,
+}
+
+impl RunDir {
+    /// Makes the directory of a new run: parents as usual, itself for its owner only. One that exists is taken
+    /// only while it is empty.
+    pub fn create(path: &Path) -> Result<Self, RunDirError> {
+        let path = absolute(path)?;
+        match fs::read_dir(&path) {
+            Ok(mut entries) => {
+                if entries.next().is_some() {
+                    let is_run = path.join(PLAN).exists();
+                    return Err(RunDirError::NotEmpty { path, is_run });
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => make_dirs(&path)?,
+            Err(error) => return Err(RunDirError::io("create", &path)(error)),
+        }
+        Ok(Self { root: path.into() })
+    }
+
+    /// The directory of a run that exists.
+    pub fn open(path: &Path) -> Result<Self, RunDirError> {
+        let path = absolute(path)?;
+        match fs::metadata(path.join(PLAN)) {
+            Ok(_) => Ok(Self { root: path.into() }),
+            Err(error) if error.kind() == io::ErrorKind::NotFound && path.is_dir() => {
+                Err(RunDirError::NotARun { path })
+            }
+            Err(error) => Err(RunDirError::io("open", &path)(error)),
+        }
+    }
+
+    /// The run a person means: a directory, or the unique beginning of a name under `runs`.
+    pub fn find(text: &str, runs: &Path) -> Result<Self, RunDirError> {
+        find::find(text, runs)
+    }
+
+    /// The run under `runs` that was started last.
+    pub fn latest(runs: &Path) -> Option<Self> {
+        find::latest(runs)
+    }
+
+    /// The directory itself, absolute.
+    pub fn root(&self) -> &Path {
+        &self.root
+    }
+
+    /// The resolved plan.
+    pub fn plan_file(&self) -> PathBuf {
+        self.root.join(PLAN)
+    }
+
+    /// Every durable event.
+    pub fn journal_file(&self) -> PathBuf {
+        self.root.join("journal.jsonl")
+    }
+
+    /// Locked while an engine works on the run.
+    pub fn lock_file(&self) -> PathBuf {
+        self.root.join("lock")
+    }
+
+    /// Where requests to a live engine are left.
+    pub fn control_dir(&self) -> PathBuf {
+        self.root.join("control")
+    }
+
+    /// What a detached engine writes to stderr.
+    pub fn engine_log(&self) -> PathBuf {
+        self.root.join("engine.log")
+    }
+
+    /// The HTML report.
+    pub fn report_file(&self) -> PathBuf {
+        self.root.join("report.html")
+    }
+
+    /// Everything of one job.
+    pub fn job_dir(&self, plan: &Plan, job: JobId) -> PathBuf {
+        self.job_path(plan, job, &[])
+    }
+
+    /// The job's config as JSON.
+    pub fn config_file(&self, plan: &Plan, job: JobId) -> PathBuf {
+        self.job_path(plan, job, &["config.json"])
+    }
+
+    /// The published output of the attempt that succeeded.
+    pub fn out_dir(&self, plan: &Plan, job: JobId) -> PathBuf {
+        self.job_path(plan, job, &["out"])
+    }
+
+    /// Everything of one attempt.
+    pub fn attempt_dir(&self, plan: &Plan, job: JobId, attempt: Attempt) -> PathBuf {
+        self.job_path(plan, job, &[&attempt_name(attempt)])
+    }
+
+    /// An attempt's private output, until it is published.
+    pub fn attempt_out(&self, plan: &Plan, job: JobId, attempt: Attempt) -> PathBuf {
+        self.job_path(plan, job, &[&attempt_name(attempt), "out"])
+    }
+
+    /// What an attempt wrote to stdout.
+    pub fn stdout_log(&self, plan: &Plan, job: JobId, attempt: Attempt) -> PathBuf {
+        self.job_path(plan, job, &[&attempt_name(attempt), "stdout.log"])
+    }
+
+    /// What an attempt wrote to stderr.
+    pub fn stderr_log(&self, plan: &Plan, job: JobId, attempt: Attempt) -> PathBuf {
+        self.job_path(plan, job, &[&attempt_name(attempt), "stderr.log"])
+    }
+
+    /// What an attempt that hung was stuck in.
+    pub fn stacks_file(&self, plan: &Plan, job: JobId, attempt: Attempt) -> PathBuf {
+        self.job_path(plan, job, &[&attempt_name(attempt), "stacks.txt"])
+    }
+
+    fn job_path(&self, plan: &Plan, job: JobId, rest: &[&str]) -> PathBuf {
+        let (stage, name) = (&plan.stage_of(job).name, &plan.job(job).name);
+        // One allocation: an engine makes half a dozen of these for every job.
+        let mut path = PathBuf::with_capacity(self.root.as_os_str().len() + stage.len() + name.len() + 40);
+        path.push(&self.root);
+        path.push("jobs");
+        path.push(stage);
+        path.push(&**name);
+        path.extend(rest);
+        path
+    }
+
+    /// Writes the plan, whole or not at all, and durably.
+    pub fn freeze(&self, plan: &Plan) -> Result<(), RunDirError> {
+        let path = self.plan_file();
+        let temporary = self.root.join("plan.json.tmp");
+        disk::write_whole(&temporary, |writer| {
+            serde_json::to_writer(&mut *writer, plan)?;
+            writer.write_all(b"\n")
+        })
+        .map_err(RunDirError::io("write", &temporary))?;
+        fs::rename(&temporary, &path).map_err(RunDirError::io("write", &path))?;
+        disk::sync_dir(&self.root).map_err(RunDirError::io("sync", &self.root))
+    }
+
+    /// The frozen plan, checked as far as its indices go: it may have been edited.
+    pub fn plan(&self) -> Result<Plan, RunDirError> {
+        let path = self.plan_file();
+        let text = fs::read(&path).map_err(RunDirError::io("read", &path))?;
+        let plan: Plan = match serde_json::from_slice(&text) {
+            Ok(plan) => plan,
+            Err(error) => {
+                // A newer shape explains why it cannot be read.
+                let newer = serde_json::from_slice::<Format>(&text).ok().filter(|found| found.is_newer());
+                return Err(match newer {
+                    Some(Format { format }) => RunDirError::NewerPlan { path, format },
+                    None => RunDirError::BadPlan { path, reason: error.to_string() },
+                });
+            }
+        };
+        if plan.format > PLAN_FORMAT {
+            return Err(RunDirError::NewerPlan { path, format: plan.format });
+        }
+        if !plan.is_consistent() {
+            let reason = "its stages and jobs do not fit together".to_owned();
+            return Err(RunDirError::BadPlan { path, reason });
+        }
+        Ok(plan)
+    }
+
+    /// Takes the run for this process. Never waits for another engine.
+    pub fn lock(&self) -> Result<RunLock, RunDirError> {
+        lock::take(&self.root, &self.lock_file())
+    }
+
+    /// Whether an engine works on the run now.
+    pub fn is_live(&self) -> bool {
+        lock::is_held(&self.lock_file())
+    }
+}
+
+pub(crate) const PLAN: &str = "plan.json";
+
+#[derive(Deserialize)]
+struct Format {
+    format: u32,
+}
+
+impl Format {
+    const fn is_newer(&self) -> bool {
+        self.format > PLAN_FORMAT
+    }
+}
+
+fn attempt_name(attempt: Attempt) -> String {
+    format!("attempt-{attempt}")
+}
+
+fn absolute(path: &Path) -> Result<PathBuf, RunDirError> {
+    std::path::absolute(path).map_err(RunDirError::io("find", path))
+}
+
+/// Makes the directory and its missing parents, each name durable: a journal in a directory that a power cut
+/// took away would keep nothing.
+fn make_dirs(path: &Path) -> Result<(), RunDirError> {
+    let missing = path.ancestors().take_while(|dir| !dir.exists()).count();
+    let parent = path.parent().unwrap_or(path);
+    fs::create_dir_all(parent).map_err(RunDirError::io("create", parent))?;
+    DirBuilder::new().mode(0o700).create(path).map_err(RunDirError::io("create", path))?;
+    for dir in path.ancestors().skip(1).take(missing) {
+        // A parent we may not read can still be one we may write to; then the system's own pace must do.
+        let _ = File::open(dir).and_then(|dir| dir.sync_all());
+    }
+    Ok(())
+}

@@ -1,0 +1,163 @@
+//! The writer's thread: everything queued in one write and one sync, and patience with a disk that is full.
+
+use std::io;
+use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
+
+use gpulane_model::{Event, Millis, Record};
+
+use super::Commit;
+use super::queue::Queue;
+use crate::disk::Disk;
+use crate::error::io_hint;
+use crate::line;
+
+/// How soon one commit may follow another while nobody waits for it. Under load, events gather meanwhile: a
+/// fast disk would otherwise make one commit of each. After a pause the first event is written at once.
+const GATHER: Duration = Duration::from_millis(2);
+/// How often a disk that refused is tried again.
+const RETRY: Duration = Duration::from_secs(1);
+
+pub(super) struct Writer<D> {
+    disk: D,
+    /// For messages.
+    path: PathBuf,
+    /// Everything before is durable.
+    durable: u64,
+    /// Whole lines that are not known to be durable. Kept until they are: after a failed sync the system may
+    /// have forgotten what it was given, so all of it is written again.
+    pending: Vec<u8>,
+    /// An attempt failed, so the file may hold part of `pending`.
+    spoiled: bool,
+    on_commit: Box<dyn Fn(Commit) + Send>,
+    retry: Duration,
+}
+
+/// Why an attempt failed.
+enum Obstacle {
+    Io(&'static str, io::Error),
+    /// The file was deleted or replaced; what is written to it is lost.
+    NoName,
+}
+
+impl<D: Disk> Writer<D> {
+    pub(super) fn new(disk: D, path: &Path, durable: u64, on_commit: Box<dyn Fn(Commit) + Send>) -> Self {
+        Self {
+            disk,
+            path: path.to_owned(),
+            durable,
+            pending: Vec::new(),
+            spoiled: false,
+            on_commit,
+            retry: RETRY,
+        }
+    }
+
+    #[cfg(test)]
+    pub(super) fn retrying_every(mut self, retry: Duration) -> Self {
+        self.retry = retry;
+        self
+    }
+
+    /// Runs until the journal is closed and everything is durable or its time is over.
+    pub(super) fn run(mut self, queue: &Queue) {
+        let _end = EndOnDrop(queue);
+        let mut seq = queue.last_seq();
+        let mut batch = Vec::new();
+        let mut not_before = Instant::now();
+        while queue.take(&mut batch, not_before) {
+            self.encode(&mut batch, &mut seq);
+            if !self.commit(queue, &mut batch, &mut seq) {
+                break;
+            }
+            // In this order: after a flush, the announcement has been made.
+            (self.on_commit)(Commit::Durable { bytes: self.durable, seq });
+            queue.set_durable(seq);
+            not_before = Instant::now() + GATHER;
+        }
+    }
+
+    fn encode(&mut self, batch: &mut Vec<(Millis, Event)>, seq: &mut u64) {
+        for (time, event) in batch.drain(..) {
+            *seq += 1;
+            line::encode_into(&mut self.pending, &Record { seq: *seq, time, event });
+            self.pending.push(b'\n');
+        }
+    }
+
+    /// Makes everything pending durable, however often that takes. False: closed before it went.
+    fn commit(&mut self, queue: &Queue, batch: &mut Vec<(Millis, Event)>, seq: &mut u64) -> bool {
+        let mut blocked = false;
+        while let Err(obstacle) = self.attempt() {
+            self.spoiled = true;
+            // Gives back the space and leaves readers no half line. Where it fails, the next attempt writes
+            // over it all the same, from the same place.
+            let _ = self.disk.truncate(self.durable);
+            if !blocked {
+                blocked = true;
+                (self.on_commit)(Commit::Blocked { because: self.explain(&obstacle) });
+            }
+            if !queue.pause(self.retry) {
+                return false;
+            }
+            queue.take_more(batch);
+            self.encode(batch, seq);
+        }
+        if blocked {
+            (self.on_commit)(Commit::Unblocked);
+        }
+        true
+    }
+
+    fn attempt(&mut self) -> Result<(), Obstacle> {
+        if self.spoiled {
+            self.check_name()?;
+        }
+        let mut written = 0;
+        while written < self.pending.len() {
+            match self.disk.write_at(&self.pending[written..], self.durable + written as u64) {
+                Ok(0) => return Err(Obstacle::Io("write", io::ErrorKind::WriteZero.into())),
+                Ok(count) => written += count,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Err(error) => return Err(Obstacle::Io("write", error)),
+            }
+        }
+        self.disk.sync().map_err(|error| Obstacle::Io("sync", error))?;
+        self.check_name()?;
+        self.durable += self.pending.len() as u64;
+        self.pending.clear();
+        self.spoiled = false;
+        Ok(())
+    }
+
+    fn check_name(&mut self) -> Result<(), Obstacle> {
+        match self.disk.has_name() {
+            Ok(true) => Ok(()),
+            Ok(false) => Err(Obstacle::NoName),
+            Err(error) => Err(Obstacle::Io("look at", error)),
+        }
+    }
+
+    fn explain(&self, obstacle: &Obstacle) -> String {
+        let path = self.path.display();
+        match obstacle {
+            Obstacle::Io(verb, error) => {
+                let hint = io_hint(error).unwrap_or_else(|| "check that disk".to_owned());
+                format!("cannot {verb} {path}: {error}; {hint}, and the run goes on by itself")
+            }
+            Obstacle::NoName => format!(
+                "{path} was deleted or replaced while the run was using it; interrupt the run and resume it: \
+                 outputs already published are recognised"
+            ),
+        }
+    }
+}
+
+/// Whoever waits for the writer must not wait forever, also if a callback panicked.
+struct EndOnDrop<'a>(&'a Queue);
+
+impl Drop for EndOnDrop<'_> {
+    fn drop(&mut self) {
+        self.0.set_ended();
+    }
+}

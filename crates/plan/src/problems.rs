@@ -1,0 +1,139 @@
+//! Collects everything there is to tell about one plan, and keeps back what only follows from a syntax error:
+//! a person who forgot a quote must not read that the stage has no command.
+
+use std::collections::{BTreeMap, HashMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
+
+use crate::diagnostic::{Diagnostic, Severity, Span};
+use crate::nearest::Nearest;
+
+/// Everything found so far.
+pub(crate) struct Problems<'s> {
+    text: &'s str,
+    found: Vec<Diagnostic>,
+    /// How many of these are about syntax; they come first.
+    syntax_errors: usize,
+    /// Lines (from 0) with a syntax error: what else is wrong there is its consequence.
+    damaged_lines: HashSet<usize>,
+    line_starts: Vec<usize>,
+    /// How often each word stands in a damaged text; empty for a sound one.
+    words: HashMap<&'s str, u32>,
+    /// Keys that are checked but do nothing yet: where first, and how often.
+    not_yet: BTreeMap<&'static str, (Span, u32)>,
+    /// Right words for wrong ones.
+    pub(crate) nearest: Nearest,
+}
+
+impl<'s> Problems<'s> {
+    pub(crate) fn new(text: &'s str) -> Self {
+        Self {
+            text,
+            found: Vec::new(),
+            syntax_errors: 0,
+            damaged_lines: HashSet::new(),
+            line_starts: Vec::new(),
+            words: HashMap::new(),
+            not_yet: BTreeMap::new(),
+            nearest: Nearest::default(),
+        }
+    }
+
+    /// The text the spans point into.
+    pub(crate) fn text(&self) -> &'s str {
+        self.text
+    }
+
+    /// Whether the text has syntax errors: then what is absent may only be unreadable.
+    pub(crate) fn is_damaged(&self) -> bool {
+        !self.line_starts.is_empty()
+    }
+
+    pub(crate) fn has_errors(&self) -> bool {
+        self.found.iter().any(|diagnostic| diagnostic.severity == Severity::Error)
+    }
+
+    pub(crate) fn error(&mut self, span: &Span, message: impl Into<String>) -> &mut Diagnostic {
+        self.add(Severity::Error, span, message.into())
+    }
+
+    pub(crate) fn warning(&mut self, span: &Span, message: impl Into<String>) -> &mut Diagnostic {
+        self.add(Severity::Warning, span, message.into())
+    }
+
+    /// A setting that is checked but has no effect in this version; told once per kind.
+    pub(crate) fn not_yet(&mut self, what: &'static str, span: &Span) {
+        self.not_yet.entry(what).or_insert_with(|| (span.clone(), 0)).1 += 1;
+    }
+
+    /// A word that names nothing. In a damaged text only one that stands nowhere else is surely wrong; what the
+    /// others name may have been lost with the damage.
+    pub(crate) fn surely_unknown(&self, word: &str) -> bool {
+        !self.is_damaged() || self.words.get(word).is_none_or(|count| *count < 2)
+    }
+
+    /// Says that the text has a syntax error there.
+    pub(crate) fn syntax(&mut self, span: Option<Span>, message: String) -> &mut Diagnostic {
+        if !self.is_damaged() {
+            self.line_starts =
+                std::iter::once(0).chain(self.text.match_indices('\n').map(|(at, _)| at + 1)).collect();
+            for word in self.text.split(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '-' | '.'))) {
+                *self.words.entry(word).or_default() += 1;
+            }
+        }
+        self.syntax_errors += 1;
+        if let Some(span) = &span {
+            let line = self.line_of(span.start);
+            self.damaged_lines.insert(line);
+        }
+        self.push(Diagnostic { severity: Severity::Error, message, span, label: String::new(), help: None })
+    }
+
+    fn line_of(&self, at: usize) -> usize {
+        self.line_starts.partition_point(|start| *start <= at).saturating_sub(1)
+    }
+
+    fn add(&mut self, severity: Severity, span: &Span, message: String) -> &mut Diagnostic {
+        self.push(Diagnostic { severity, message, span: Some(span.clone()), label: String::new(), help: None })
+    }
+
+    fn push(&mut self, diagnostic: Diagnostic) -> &mut Diagnostic {
+        let at = self.found.len();
+        self.found.push(diagnostic);
+        &mut self.found[at]
+    }
+
+    /// Everything, errors first, then by position; each thing once.
+    pub(crate) fn finish(mut self) -> Vec<Diagnostic> {
+        let mut found = std::mem::take(&mut self.found);
+        let mut index = 0;
+        found.retain(|diagnostic| {
+            index += 1;
+            index <= self.syntax_errors
+                || !diagnostic
+                    .span
+                    .as_ref()
+                    .is_some_and(|span| self.damaged_lines.contains(&self.line_of(span.start)))
+        });
+        for (what, (span, count)) in std::mem::take(&mut self.not_yet) {
+            let times = if count > 1 { format!(" ({count} times here)") } else { String::new() };
+            found.push(Diagnostic {
+                severity: Severity::Note,
+                message: format!("not yet: {what} is checked but has no effect in this version{times}"),
+                span: Some(span),
+                label: String::new(),
+                help: None,
+            });
+        }
+        // What stands in `[defaults]` may be found wrong once per stage.
+        let mut seen = HashSet::new();
+        found.retain(|diagnostic| {
+            let mut hasher = DefaultHasher::new();
+            (&diagnostic.span, &diagnostic.message).hash(&mut hasher);
+            seen.insert(hasher.finish())
+        });
+        found.sort_by_key(|diagnostic| {
+            (diagnostic.severity, diagnostic.span.as_ref().map_or(0, |span| span.start))
+        });
+        found
+    }
+}

@@ -1,0 +1,211 @@
+//! The picture at the bottom of a terminal: a bar for the run, a line per lane. Pure: data in, lines out.
+
+use gpulane_model::{Counts, Millis};
+
+use crate::palette::{Palette, Style, job_style};
+use crate::text::{Drawn, Row, jobs, number, pad, shorten, width};
+
+/// Cells of a bar that is still worth drawing.
+const SHORTEST_BAR: usize = 10;
+/// A longer bar says nothing more.
+const LONGEST_BAR: usize = 40;
+
+/// Everything a frame shows.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct Frame {
+    /// The plan's name.
+    pub(crate) name: String,
+    pub(crate) counts: Counts,
+    /// All jobs.
+    pub(crate) total: u32,
+    /// Since the engine started.
+    pub(crate) elapsed: Millis,
+    /// Jobs per second.
+    pub(crate) rate: Option<f64>,
+    /// Time left.
+    pub(crate) left: Option<Millis>,
+    /// Why starts are held back.
+    pub(crate) held: Option<String>,
+    /// Lanes that were ever used, in order.
+    pub(crate) lanes: Vec<LaneRow>,
+    /// Columns of the widest job name.
+    pub(crate) widest_name: usize,
+}
+
+/// One lane.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LaneRow {
+    /// `gpu 0`.
+    pub(crate) label: String,
+    /// What runs there now.
+    pub(crate) job: Option<LaneJob>,
+}
+
+/// A job on a lane.
+#[derive(Clone, Debug, Default)]
+pub(crate) struct LaneJob {
+    pub(crate) name: String,
+    pub(crate) attempt: u32,
+    pub(crate) elapsed: Millis,
+    /// What it says of its progress; no escapes in it.
+    pub(crate) text: String,
+}
+
+/// The frame's lines for a terminal of this size. One column stays free, so that no line ever wraps.
+pub(crate) fn render(frame: &Frame, palette: Palette, columns: usize, rows: usize) -> Vec<Drawn> {
+    let columns = columns - 1;
+    let mut drawn = vec![run_row(frame, palette, columns)];
+    if let Some(because) = &frame.held {
+        let mut row = Row::new(palette, columns);
+        row.put(Style::Warn, "! no new starts: ").put(Style::Plain, because);
+        drawn.push(row.done());
+    }
+    let most = (rows / 2).saturating_sub(1).max(1);
+    let (shown, hidden) = choose_lanes(&frame.lanes, most);
+    let label = shown.iter().map(|lane| width(&lane.label)).max().unwrap_or(0);
+    let name = frame.widest_name.min(columns * 2 / 5);
+    drawn.extend(shown.iter().map(|lane| lane_row(lane, palette, columns, label, name)));
+    if !hidden.is_empty() {
+        let busy = hidden.iter().filter(|lane| lane.job.is_some()).count();
+        let lanes = if hidden.len() == 1 { "lane" } else { "lanes" };
+        let mut row = Row::new(palette, columns);
+        row.put(Style::Dim, &format!("+ {} more {lanes}, {busy} busy", hidden.len()));
+        drawn.push(row.done());
+    }
+    drawn
+}
+
+/// Which lanes to show: all if they fit, else the busy ones first, in the order of lanes.
+fn choose_lanes(lanes: &[LaneRow], most: usize) -> (Vec<&LaneRow>, Vec<&LaneRow>) {
+    if lanes.len() <= most {
+        return (lanes.iter().collect(), Vec::new());
+    }
+    // One line goes to "+ N more".
+    let room = most.saturating_sub(1).max(1);
+    let mut order: Vec<usize> = (0..lanes.len()).collect();
+    order.sort_by_key(|at| lanes[*at].job.is_none());
+    let hidden = order.split_off(room);
+    order.sort_unstable();
+    (order.into_iter().map(|at| &lanes[at]).collect(), hidden.into_iter().map(|at| &lanes[at]).collect())
+}
+
+fn run_row(frame: &Frame, palette: Palette, columns: usize) -> Drawn {
+    let counts = &frame.counts;
+    let mut parts = vec![
+        (0, Style::Bold, format!("{}/{}", number(counts.ended()), number(frame.total))),
+        (2, Style::Bad, if counts.failed > 0 { format!("{} failed", number(counts.failed)) } else { String::new() }),
+        (
+            3,
+            Style::Warn,
+            if counts.skipped > 0 { format!("{} skipped", number(counts.skipped)) } else { String::new() },
+        ),
+        (4, Style::Dim, frame.rate.map(rate_text).unwrap_or_default()),
+        (1, Style::Plain, clock(frame.elapsed)),
+        (1, Style::Plain, frame.left.map(|left| format!("about {} left", clock(left))).unwrap_or_default()),
+    ];
+    parts.retain(|(_, _, text)| !text.is_empty());
+    let dot = palette.dot();
+    let needed = |parts: &[(u8, Style, String)]| -> usize {
+        parts.iter().map(|(_, _, text)| width(text) + width(dot)).sum::<usize>()
+    };
+    let mut name = shorten(&frame.name, columns / 4, palette.dots());
+    // What matters least leaves first until a bar fits.
+    while width(&name) + 1 + SHORTEST_BAR + 2 + needed(&parts) > columns {
+        let least = parts.iter().map(|(rank, ..)| *rank).max().unwrap_or(0);
+        if least == 0 {
+            if name.is_empty() {
+                break;
+            }
+            name.clear();
+            continue;
+        }
+        if let Some(at) = parts.iter().rposition(|(rank, ..)| *rank == least) {
+            parts.remove(at);
+        }
+    }
+    let mut row = Row::new(palette, columns);
+    if !name.is_empty() {
+        row.put(Style::Bold, &name).put(Style::Plain, " ");
+    }
+    // The last dot is not drawn, hence its width back.
+    let bar = (row.room() + width(dot)).saturating_sub(needed(&parts) + 2).min(LONGEST_BAR);
+    put_bar(&mut row, palette, counts, frame.total, bar);
+    row.put(Style::Plain, "  ");
+    for (at, (_, style, text)) in parts.iter().enumerate() {
+        if at > 0 {
+            row.put(Style::Dim, dot);
+        }
+        row.put(*style, text);
+    }
+    row.done()
+}
+
+/// A bar of this many cells: succeeded, failed, skipped, to come.
+pub(crate) fn put_bar(row: &mut Row, palette: Palette, counts: &Counts, total: u32, cells: usize) {
+    let cell = |n: u32| -> usize {
+        // 64 bits hold any product of a count and a terminal's width.
+        let cells = u64::from(n) * cells as u64 / u64::from(total.max(1));
+        usize::try_from(cells).unwrap_or(0)
+    };
+    let succeeded = cell(counts.succeeded);
+    // One failure in ten thousand must still be seen.
+    let failed = cell(counts.failed).max(usize::from(counts.failed > 0)).min(cells - succeeded);
+    let skipped = cell(counts.skipped).min(cells - succeeded - failed);
+    let empty = if counts.ended() >= total && total > 0 { 0 } else { cells - succeeded - failed - skipped };
+    let succeeded = cells - failed - skipped - empty;
+    row.put(Style::Good, &palette.full().repeat(succeeded))
+        .put(Style::Bad, &palette.full_bad().repeat(failed))
+        .put(Style::Warn, &palette.full().repeat(skipped))
+        .put(Style::Dim, &palette.empty().repeat(empty));
+}
+
+fn lane_row(lane: &LaneRow, palette: Palette, columns: usize, label: usize, name: usize) -> Drawn {
+    let mut row = Row::new(palette, columns);
+    row.put(Style::Dim, &pad(&lane.label, label)).put(Style::Plain, "  ");
+    let Some(job) = &lane.job else {
+        row.put(Style::Dim, "idle");
+        return row.done();
+    };
+    let short = shorten(&job.name, name, palette.dots());
+    row.put(job_style(&job.name), &short);
+    row.put(Style::Plain, &" ".repeat(name - width(&short).min(name)));
+    row.put(Style::Plain, &format!("  {:>7}", clock(job.elapsed)));
+    if job.attempt > 1 {
+        row.put(Style::Warn, &format!("  try {}", job.attempt));
+    }
+    if !job.text.is_empty() {
+        row.put(Style::Plain, "  ").put(Style::Dim, &job.text);
+    }
+    row.done()
+}
+
+/// `210/s`, `4.2/s`, `3.1/min`.
+pub(crate) fn rate_text(rate: f64) -> String {
+    match rate {
+        20.0.. => format!("{rate:.0}/s"),
+        1.0.. => format!("{rate:.1}/s"),
+        _ => format!("{:.1}/min", rate * 60.0),
+    }
+}
+
+/// A duration that changes once a second, not at every frame.
+pub(crate) fn clock(duration: Millis) -> String {
+    match duration.0 / 1000 {
+        seconds @ 0..60 => format!("{seconds} s"),
+        _ => duration.to_string(),
+    }
+}
+
+/// `13 jobs (train 12, evaluate 1)`: the run in one phrase.
+pub(crate) fn extent(plan: &gpulane_model::Plan) -> String {
+    let total = jobs(u32::try_from(plan.jobs.len()).unwrap_or(u32::MAX));
+    if plan.stages.len() < 2 {
+        return total;
+    }
+    let mut stages: Vec<String> =
+        plan.stages.iter().take(5).map(|stage| format!("{} {}", stage.name, number(stage.jobs.end - stage.jobs.start))).collect();
+    if plan.stages.len() > 5 {
+        stages.push(format!("and {} more stages", plan.stages.len() - 5));
+    }
+    format!("{total} ({})", stages.join(", "))
+}

@@ -1,0 +1,121 @@
+//! Colours and signs: the one place that knows escape codes for them and their ASCII stand-ins.
+
+use crate::look::Look;
+
+/// What a piece of text means.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Style {
+    Plain,
+    Bold,
+    Dim,
+    Good,
+    Bad,
+    Warn,
+    /// A job's own colour, by its name.
+    Job(u8),
+}
+
+/// Colours of jobs: readable on dark and light ground, none of them red (failure) or the green of success.
+const JOB_COLORS: [u8; 8] = [36, 35, 34, 33, 96, 95, 94, 93];
+
+/// The stable colour of a job.
+pub(crate) fn job_style(name: &str) -> Style {
+    let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    // Less than the number of colours, so it fits.
+    #[allow(clippy::cast_possible_truncation)]
+    Style::Job((hash % 8) as u8)
+}
+
+/// Paints, or does not.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Palette {
+    pub(crate) color: bool,
+    pub(crate) unicode: bool,
+}
+
+impl Palette {
+    pub(crate) fn new(look: &Look) -> Self {
+        Self { color: look.color, unicode: look.unicode }
+    }
+
+    /// The text in this style.
+    pub(crate) fn paint(self, style: Style, text: &str) -> String {
+        let code = match style {
+            _ if !self.color || text.is_empty() => return text.to_owned(),
+            Style::Plain => return text.to_owned(),
+            Style::Bold => "1",
+            Style::Dim => "2",
+            Style::Good => "32",
+            Style::Bad => "31",
+            Style::Warn => "33",
+            Style::Job(index) => {
+                return format!("\x1b[{}m{text}\x1b[0m", JOB_COLORS[usize::from(index) % JOB_COLORS.len()]);
+            }
+        };
+        format!("\x1b[{code}m{text}\x1b[0m")
+    }
+
+    const fn sign(self, unicode: &'static str, ascii: &'static str) -> &'static str {
+        if self.unicode { unicode } else { ascii }
+    }
+
+    /// A job that succeeded.
+    pub(crate) fn tick(self) -> String {
+        self.paint(Style::Good, self.sign("✓", "ok"))
+    }
+
+    /// A job that failed.
+    pub(crate) fn cross(self) -> String {
+        self.paint(Style::Bad, self.sign("✗", "FAILED"))
+    }
+
+    /// A job that is tried again.
+    pub(crate) fn again(self) -> String {
+        self.paint(Style::Warn, self.sign("↻", "retry"))
+    }
+
+    /// A job that will not run.
+    pub(crate) fn skip(self) -> String {
+        self.paint(Style::Warn, self.sign("⊘", "skip"))
+    }
+
+    /// Something a person should know.
+    pub(crate) fn alert(self) -> String {
+        self.paint(Style::Warn, "!")
+    }
+
+    /// Something was left out.
+    pub(crate) const fn dots(self) -> &'static str {
+        self.sign("…", "...")
+    }
+
+    /// Between parts of a line.
+    pub(crate) const fn dot(self) -> &'static str {
+        self.sign(" · ", ", ")
+    }
+
+    /// Between a job's name and what it printed.
+    pub(crate) const fn wall(self) -> &'static str {
+        self.sign("│", "|")
+    }
+
+    /// The same for what it printed on stderr.
+    pub(crate) const fn broken_wall(self) -> &'static str {
+        self.sign("┆", ":")
+    }
+
+    /// A bar's filled cell.
+    pub(crate) const fn full(self) -> &'static str {
+        self.sign("━", "#")
+    }
+
+    /// A bar's cell of failed jobs; without colour it must differ by shape.
+    pub(crate) const fn full_bad(self) -> &'static str {
+        if self.color { self.full() } else { self.sign("×", "x") }
+    }
+
+    /// A bar's empty cell.
+    pub(crate) const fn empty(self) -> &'static str {
+        self.sign("╌", "-")
+    }
+}

@@ -1,0 +1,193 @@
+//! The last words of a run: what failed and why, what there is now, and what to type next.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use gpulane_journal::RunDir;
+use gpulane_model::{Attempt, JobId, JobStatus, Millis, Plan, RunState};
+
+use crate::clean::clean;
+use crate::lines::Lines;
+use crate::live::End;
+use crate::palette::{Palette, Style};
+use crate::teller::final_failure;
+use crate::text::{fit, jobs, number, shell, shown};
+
+/// Failures told in full.
+const FAILURES: usize = 10;
+/// Lines shown of the end of a failed job's log.
+const TAIL: usize = 5;
+/// Bytes read for them.
+const TAIL_BYTES: u64 = 4096;
+/// Reasons shown why jobs were skipped.
+const REASONS: usize = 3;
+
+/// What a summary is made from.
+pub(crate) struct Summed<'a> {
+    pub(crate) dir: &'a RunDir,
+    pub(crate) plan: &'a Plan,
+    pub(crate) state: &'a RunState,
+    pub(crate) palette: Palette,
+    /// Only what went wrong.
+    pub(crate) brief: bool,
+    pub(crate) now: Millis,
+}
+
+/// The summary, line by line.
+pub(crate) fn lines(of: &Summed<'_>, end: &End) -> Vec<String> {
+    let run = shell(&shown(of.dir.root()));
+    let mut lines = Vec::new();
+    if *end == End::Detached {
+        if !of.brief {
+            lines.push(format!("The run goes on. Look again: gpulane watch {run}"));
+        }
+        return lines;
+    }
+    failures(of, &run, &mut lines);
+    skips(of, &mut lines);
+    let fine = *end == End::Finished && of.state.counts.failed == 0;
+    if !(of.brief && fine) {
+        closing(of, end, &run, &mut lines);
+    }
+    lines
+}
+
+fn failures(of: &Summed<'_>, run: &str, lines: &mut Vec<String>) {
+    let failed = of.plan.job_ids().filter_map(|job| match &of.state.job(job).status {
+        JobStatus::Failed(failure) => Some((job, failure)),
+        _ => None,
+    });
+    for (job, failure) in failed.take(FAILURES) {
+        lines.push(String::new());
+        let name = of.palette.paint(Style::Bold, &of.plan.job_name(job));
+        lines.push(format!("{} {name} {}", of.palette.cross(), final_failure(of.state, job, failure)));
+        let Some(log) = log_of(of.dir, of.plan, of.state, job) else { continue };
+        for text in last_lines(&log) {
+            let wall = of.palette.paint(Style::Dim, of.palette.wall());
+            lines.push(format!("  {wall} {}", fit(&text, 200, of.palette.dots())));
+        }
+        lines.push(format!("  {}", of.palette.paint(Style::Dim, &shown(&log))));
+    }
+    let more = (of.state.counts.failed as usize).saturating_sub(FAILURES);
+    if more > 0 {
+        lines.push(String::new());
+        lines.push(format!("{} and {more} more failed: gpulane status {run} --all", of.palette.dots()));
+    }
+}
+
+fn skips(of: &Summed<'_>, lines: &mut Vec<String>) {
+    if of.brief || of.state.counts.skipped == 0 {
+        return;
+    }
+    let mut reasons: BTreeMap<&str, (u32, JobId)> = BTreeMap::new();
+    for job in of.plan.job_ids() {
+        if let JobStatus::Skipped(because) = &of.state.job(job).status {
+            reasons.entry(because).or_insert((0, job)).0 += 1;
+        }
+    }
+    let mut reasons: Vec<(&str, u32, JobId)> = reasons.into_iter().map(|(text, (n, first))| (text, n, first)).collect();
+    reasons.sort_by_key(|(_, n, first)| (std::cmp::Reverse(*n), *first));
+    lines.push(String::new());
+    for (because, n, first) in reasons.iter().take(REASONS) {
+        let who = if *n == 1 { of.plan.job_name(*first) } else { jobs(*n) };
+        lines.push(format!("{} {who} skipped: {because}", of.palette.skip()));
+    }
+    if reasons.len() > REASONS {
+        lines.push(format!("{} and {} more reasons", of.palette.dots(), reasons.len() - REASONS));
+    }
+}
+
+fn closing(of: &Summed<'_>, end: &End, run: &str, lines: &mut Vec<String>) {
+    let counts = of.state.counts;
+    let total = u32::try_from(of.plan.jobs.len()).unwrap_or(u32::MAX);
+    let since = of.state.engine_started.or(of.state.started);
+    let took = since.map_or(Millis(0), |start| of.state.last.unwrap_or(of.now).since(start));
+    let to_do = counts.pending + counts.running;
+    lines.push(String::new());
+    match end {
+        End::Interrupted => lines.push(format!(
+            "{} Interrupted after {took}: {} of {} done, {} to go.",
+            of.palette.alert(),
+            number(counts.ended()),
+            jobs(total),
+            number(to_do)
+        )),
+        End::EngineDied { message } => {
+            lines.push(format!("{} gpulane's engine died: {message}", of.palette.cross()));
+            lines.push(format!("  {} of {} done, {} to go.", number(counts.ended()), jobs(total), number(to_do)));
+        }
+        End::Finished | End::Detached => {
+            let (sign, text) = if counts.ended() == counts.succeeded {
+                (of.palette.tick(), format!("{} succeeded in {took}", jobs(counts.succeeded)))
+            } else {
+                let mut parts = vec![format!("{} succeeded", number(counts.succeeded))];
+                for (n, word) in [(counts.failed, "failed"), (counts.skipped, "skipped")] {
+                    if n > 0 {
+                        parts.push(format!("{} {word}", number(n)));
+                    }
+                }
+                let sign = if counts.failed > 0 { of.palette.cross() } else { of.palette.skip() };
+                (sign, format!("{} of {} in {took}", parts.join(", "), jobs(total)))
+            };
+            lines.push(format!("{sign} {text}"));
+        }
+    }
+    next(of, end, run, lines);
+}
+
+fn next(of: &Summed<'_>, end: &End, run: &str, lines: &mut Vec<String>) {
+    let mut tell = |what: &str, text: String| {
+        lines.push(format!("  {} {text}", of.palette.paint(Style::Dim, &format!("{what:<9}"))));
+    };
+    if of.state.counts.succeeded > 0 && !of.brief {
+        tell("outputs:", format!("{}/jobs/STAGE/NAME/out", shown(of.dir.root())));
+    }
+    let failed = of.state.counts.failed > 0;
+    match end {
+        End::Finished if failed => tell("again:", format!("gpulane resume {run} --failed")),
+        End::Finished | End::Detached => {}
+        End::Interrupted | End::EngineDied { .. } => {
+            tell("go on:", format!("gpulane resume {run}"));
+            if failed {
+                tell("", format!("gpulane resume {run} --failed   (also what failed)"));
+            }
+        }
+    }
+}
+
+/// The log that tells most of how a job's newest attempt ended: stderr, or stdout if that is empty.
+pub(crate) fn log_of(dir: &RunDir, plan: &Plan, state: &RunState, job: JobId) -> Option<PathBuf> {
+    let attempt = Attempt(state.job(job).attempts);
+    if attempt.0 == 0 {
+        return None;
+    }
+    let has_text = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|data| data.len() > 0);
+    let stderr = dir.stderr_log(plan, job, attempt);
+    let stdout = dir.stdout_log(plan, job, attempt);
+    if has_text(&stdout) && !has_text(&stderr) { Some(stdout) } else { Some(stderr) }
+}
+
+/// The last lines of a log that are not blank.
+fn last_lines(log: &Path) -> Vec<String> {
+    let Ok(file) = File::open(log) else { return Vec::new() };
+    let length = file.metadata().map_or(0, |data| data.len());
+    let from = length.saturating_sub(TAIL_BYTES);
+    let mut bytes = vec![0; usize::try_from(length - from).unwrap_or(0)];
+    let Ok(read) = file.read_at(&mut bytes, from) else { return Vec::new() };
+    let mut found = Vec::new();
+    let mut lines = Lines::new(TAIL_BYTES as usize);
+    if from > 0 {
+        lines.jump();
+    }
+    let mut keep = |line: crate::lines::Line<'_>| {
+        let text = clean(line.text, false).trim_end().to_owned();
+        if !text.is_empty() {
+            found.push(text);
+        }
+    };
+    lines.push(&bytes[..read], &mut keep);
+    lines.finish(&mut keep);
+    found.split_off(found.len().saturating_sub(TAIL))
+}

@@ -1,0 +1,322 @@
+//! The state behind a live view: what runs where, what was printed when, and how the modes differ.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use gpulane_journal::RunDir;
+use gpulane_model::{Attempt, Event, JobId, LaneId, Millis, Plan, Record, RunState};
+
+use crate::clean::clean;
+use crate::frame::{Frame, LaneJob, LaneRow, render};
+use crate::lanes::{lane_label, place_label};
+use crate::look::{Look, Mode};
+use crate::output::{LIVE, Output, Said};
+use crate::pace::Pace;
+use crate::palette::Palette;
+use crate::plain::{Plain, beat};
+use crate::prefix::{Prefix, widest_name};
+use crate::screen::{Screen, Sink};
+use crate::summary::Summed;
+use crate::teller::Teller;
+use crate::lines::Line;
+use crate::output::Stream;
+
+/// At most 20 frames a second.
+const FRAME: Millis = Millis(50);
+
+/// A job that runs now.
+struct Running {
+    lane: LaneId,
+    attempt: Attempt,
+    since: Millis,
+    /// UUIDs of its GPUs.
+    gpus: Vec<String>,
+}
+
+pub(crate) struct View {
+    mode: Mode,
+    look: Look,
+    palette: Palette,
+    dir: RunDir,
+    plan: Arc<Plan>,
+    pub(crate) state: RunState,
+    pace: Pace,
+    /// Absent where nobody would see it.
+    output: Option<Output>,
+    running: BTreeMap<JobId, Running>,
+    /// Lanes this engine has used: they keep their line, so that the frame stays still.
+    lanes: BTreeSet<LaneId>,
+    prefix: Prefix,
+    widest_name: usize,
+    teller: Teller,
+    plain: Plain,
+    screen: Screen,
+    out: Sink,
+    /// JSON lines not yet written.
+    json: String,
+    /// The tick's time.
+    pub(crate) now: Millis,
+    /// When the frame was last drawn.
+    drawn: Option<Millis>,
+    /// Bytes of ended jobs' logs shown in this tick.
+    pub(crate) log_bytes: usize,
+    /// Taking in the past: nothing is shown.
+    pub(crate) silent: bool,
+}
+
+impl View {
+    pub(crate) fn new(
+        dir: RunDir,
+        plan: Arc<Plan>,
+        mode: Mode,
+        look: Look,
+        out: Box<dyn Write>,
+        err: Box<dyn Write>,
+    ) -> Self {
+        let palette = Palette::new(&look);
+        let tails = matches!(mode, Mode::Tty | Mode::Plain);
+        Self {
+            mode,
+            look,
+            palette,
+            state: RunState::new(&plan),
+            pace: Pace::new(&plan),
+            output: tails.then(|| Output::new(dir.clone(), Arc::clone(&plan), LIVE)),
+            running: BTreeMap::new(),
+            lanes: BTreeSet::new(),
+            prefix: Prefix::new(&plan, palette),
+            widest_name: widest_name(&plan),
+            teller: Teller::new(palette),
+            plain: Plain::default(),
+            screen: Screen::new(err),
+            out: Sink::new(out),
+            json: String::new(),
+            now: Millis(0),
+            drawn: None,
+            log_bytes: 0,
+            silent: false,
+            dir,
+            plan,
+        }
+    }
+
+    /// Takes in one event and tells it.
+    pub(crate) fn on_record(&mut self, record: &Record, line: &str) {
+        let job = record.event.job().and_then(|name| self.state.find(name));
+        let before = job.map(|job| self.state.job(job).status.clone());
+        self.state.apply(record);
+        if let (Some(job), Some(before)) = (job, before) {
+            let stage = self.plan.job(job).stage.index();
+            self.pace.on_change(stage, &before, &self.state.job(job).status);
+            self.on_job(job, record);
+        }
+        if matches!(record.event, Event::RunStarted { .. } | Event::RunResumed { .. }) {
+            self.running.clear();
+            self.lanes.clear();
+            self.pace.on_engine();
+        }
+        if self.silent {
+            return;
+        }
+        match self.mode {
+            Mode::Json => {
+                self.json.push_str(line);
+                self.json.push('\n');
+            }
+            Mode::Quiet => {}
+            Mode::Tty | Mode::Plain => {
+                self.teller.tell(record, &self.state, &self.plan, &self.dir, &mut self.screen);
+            }
+        }
+    }
+
+    fn on_job(&mut self, job: JobId, record: &Record) {
+        match &record.event {
+            Event::JobStarted { attempt, lane, gpus, .. } => {
+                let running = Running { lane: *lane, attempt: *attempt, since: record.time, gpus: gpus.clone() };
+                self.running.insert(job, running);
+                self.lanes.insert(*lane);
+                self.plain.on_start(job, record.time);
+                if let Some(output) = &mut self.output {
+                    output.start(job, *attempt);
+                }
+            }
+            Event::JobSucceeded { attempt, .. } | Event::JobFailed { attempt, .. } => {
+                self.running.remove(&job);
+                self.plain.on_end(job);
+                let Self { output, prefix, plan, screen, .. } = self;
+                let Some(output) = output else { return };
+                if self.silent || attempt.0 == 0 {
+                    output.forget(job);
+                } else {
+                    let mut hear = |said: Said<'_>| screen.line(&prefix.said(plan, &said));
+                    self.log_bytes += output.end(job, *attempt, &mut hear);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    /// Leaves out what running jobs have printed so far.
+    pub(crate) fn skip_to_end(&mut self, keep: u64) {
+        if let Some(output) = &mut self.output {
+            output.skip_to_end(keep);
+        }
+    }
+
+    /// Reads the logs of running jobs and puts everything on the screen.
+    pub(crate) fn show(&mut self, now: Millis) -> io::Result<()> {
+        self.hear();
+        if matches!(self.mode, Mode::Tty | Mode::Plain) {
+            self.teller.tick(now, false, &self.state, &mut self.screen);
+        }
+        match self.mode {
+            Mode::Tty => self.show_frame(now),
+            Mode::Plain => self.show_plain(now),
+            Mode::Json | Mode::Quiet => self.screen.flush(),
+        }
+    }
+
+    fn hear(&mut self) {
+        let Self { output, prefix, plan, screen, .. } = self;
+        if let Some(output) = output {
+            output.poll(&mut |said| screen.line(&prefix.said(plan, &said)));
+        }
+    }
+
+    fn show_frame(&mut self, now: Millis) -> io::Result<()> {
+        if self.drawn.is_some_and(|at| now.since(at) < FRAME && now >= at) {
+            return Ok(());
+        }
+        self.drawn = Some(now);
+        let (columns, rows) = self.look.size();
+        let frame = self.frame(now, true);
+        self.screen.draw(render(&frame, self.palette, columns, rows), columns)
+    }
+
+    fn show_plain(&mut self, now: Millis) -> io::Result<()> {
+        let jobs: Vec<JobId> = self.running.keys().copied().collect();
+        for job in jobs {
+            let Some((text, true)) = self.output.as_ref().and_then(|output| output.unfinished(job)) else { continue };
+            if self.plain.show_bar(job, text, now) {
+                let line = Line { text, cut: false };
+                self.screen.line(&self.prefix.line(&self.plan, job, Stream::Stderr, line));
+            }
+        }
+        if self.screen.has_lines() {
+            self.plain.on_print(now);
+        } else if self.plain.is_due(now) && self.state.started.is_some() && !self.state.finished {
+            self.plain.on_print(now);
+            let frame = self.frame(now, false);
+            self.screen.line(&beat(&frame, self.palette));
+        }
+        self.screen.flush()
+    }
+
+    /// What the frame shows now.
+    fn frame(&mut self, now: Millis, with_lanes: bool) -> Frame {
+        let elapsed = self.state.engine_started.map_or(Millis(0), |start| now.since(start));
+        let plan = &self.plan;
+        let running =
+            self.running.iter().map(|(job, running)| (plan.job(*job).stage.index(), now.since(running.since)));
+        let left = self.pace.left(plan, self.state.machine.as_ref(), now, elapsed, running);
+        Frame {
+            name: plan.name.clone(),
+            counts: self.state.counts,
+            total: u32::try_from(plan.jobs.len()).unwrap_or(u32::MAX),
+            elapsed,
+            rate: self.pace.rate(elapsed),
+            left: left.filter(|_| self.state.held.is_none() && !self.state.finished),
+            held: self.state.held.clone(),
+            lanes: if with_lanes { self.lane_rows(now) } else { Vec::new() },
+            widest_name: self.widest_name,
+        }
+    }
+
+    fn lane_rows(&self, now: Millis) -> Vec<LaneRow> {
+        let machine = self.state.machine.as_ref();
+        let by_lane: BTreeMap<LaneId, (&JobId, &Running)> =
+            self.running.iter().map(|(job, running)| (running.lane, (job, running))).collect();
+        // A lane whose GPU is part of a job elsewhere is not idle.
+        let taken = |lane: LaneId| {
+            let uuid = machine.and_then(|m| m.gpus.get(m.gpu_of(lane)?.index())).map(|gpu| &gpu.uuid);
+            uuid.is_some_and(|uuid| {
+                self.running.values().any(|running| running.gpus.len() > 1 && running.gpus.contains(uuid))
+            })
+        };
+        let row = |lane: &LaneId| match by_lane.get(lane) {
+            Some((job, running)) => {
+                let text = self.output.as_ref().and_then(|output| output.unfinished(**job));
+                let text = text.map(|(text, _)| clean(text, false).trim().replace('\t', " ")).unwrap_or_default();
+                let job = LaneJob {
+                    name: self.plan.job_name(**job),
+                    attempt: running.attempt.0,
+                    elapsed: now.since(running.since),
+                    text,
+                };
+                Some(LaneRow { label: place_label(machine, *lane, &running.gpus), job: Some(job) })
+            }
+            None if taken(*lane) => None,
+            None => Some(LaneRow { label: lane_label(machine, *lane), job: None }),
+        };
+        self.lanes.iter().filter_map(row).collect()
+    }
+
+    /// A line from gpulane itself.
+    pub(crate) fn note(&mut self, text: &str) {
+        if self.mode != Mode::Quiet {
+            self.screen.line(text);
+        }
+    }
+
+    /// Writes the JSON lines gathered.
+    pub(crate) fn write_json(&mut self) -> io::Result<()> {
+        let json = std::mem::take(&mut self.json);
+        self.out.write(json.as_bytes())
+    }
+
+    /// Writes lines before the tick is over, so that many do not gather. The frame comes back with the next.
+    pub(crate) fn spill(&mut self) -> io::Result<()> {
+        self.screen.close(self.look.size().0)
+    }
+
+    /// Nothing more will come: the rest of all output, and no frame.
+    pub(crate) fn close(&mut self, now: Millis) -> io::Result<()> {
+        let Self { output, prefix, plan, screen, .. } = self;
+        if let Some(output) = output {
+            output.end_all(&mut |said| screen.line(&prefix.said(plan, &said)));
+        }
+        if matches!(self.mode, Mode::Tty | Mode::Plain) {
+            self.teller.tick(now, true, &self.state, &mut self.screen);
+        }
+        self.screen.close(self.look.size().0)
+    }
+
+    /// What the summary is made from.
+    pub(crate) fn summed(&self, now: Millis) -> Summed<'_> {
+        Summed {
+            dir: &self.dir,
+            plan: &self.plan,
+            state: &self.state,
+            palette: self.palette,
+            brief: matches!(self.mode, Mode::Json | Mode::Quiet),
+            now,
+        }
+    }
+
+    /// Prints lines below everything else.
+    pub(crate) fn print(&mut self, lines: &[String]) -> io::Result<()> {
+        for line in lines {
+            self.screen.line(line);
+        }
+        self.screen.flush()
+    }
+}
+
+impl Drop for View {
+    /// A view that was not finished leaves no half of a frame behind.
+    fn drop(&mut self) {
+        let _ = self.screen.close(self.look.size().0);
+    }
+}

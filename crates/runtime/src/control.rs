@@ -1,0 +1,45 @@
+//! Requests to a live run from other commands: small files in the run's `control` directory, which the engine
+//! watches. A file is written aside and renamed, so the engine never sees half a request; if no engine lives, the
+//! next one clears what is left.
+
+use std::io;
+use std::path::PathBuf;
+
+use gpulane_journal::RunDir;
+use serde::{Deserialize, Serialize};
+
+/// What can be asked of a live run.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Request {
+    /// End these jobs (`STAGE/NAME`); none named: all.
+    Cancel(Vec<String>),
+}
+
+/// Leaves a request for the engine of `dir`. Returns its file, which is gone once the engine has taken it.
+pub fn leave(dir: &RunDir, request: &Request) -> io::Result<PathBuf> {
+    let directory = dir.control_dir();
+    let stem = format!("{}-{}", std::process::id(), unique());
+    let (draft, file) = (directory.join(format!(".{stem}")), directory.join(format!("{stem}.json")));
+    std::fs::write(&draft, serde_json::to_vec(request)?)?;
+    std::fs::rename(&draft, &file)?;
+    Ok(file)
+}
+
+fn unique() -> u128 {
+    std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_nanos())
+}
+
+/// Takes every request there is, in no particular order. A file that is no request is removed all the same.
+pub(crate) fn take(dir: &RunDir) -> Vec<Request> {
+    let entries = std::fs::read_dir(dir.control_dir()).into_iter().flatten().flatten();
+    entries
+        .filter(|entry| entry.path().extension().is_some_and(|extension| extension == "json"))
+        .filter_map(|entry| {
+            let text = std::fs::read(entry.path());
+            // Gone already is as good as removed.
+            let _ = std::fs::remove_file(entry.path());
+            serde_json::from_slice(&text.ok()?).ok()
+        })
+        .collect()
+}

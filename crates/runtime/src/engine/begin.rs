@@ -1,0 +1,168 @@
+//! Before the first job: take up the orders, read the frozen plan, find the GPUs, open the journal. Whatever is
+//! wrong is refused here, in words, with nothing started.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::Path;
+use std::sync::Arc;
+
+use gpulane_gpu::GpuSpec;
+use gpulane_journal::{Commit, Journal, Mode, RunDir};
+use gpulane_model::{ExitCode, Machine, Plan, RunState};
+use rustix::process::{Resource, Rlimit, Signal, getrlimit, set_parent_process_death_signal, setrlimit};
+
+use super::link::Link;
+use super::recovery;
+use crate::front::Message;
+use crate::orders::{Orders, StartRequest};
+use crate::process::descriptors::{adopt, keep_to_ourselves};
+use crate::process::signals::Signals;
+use crate::process::subreaper::become_subreaper;
+
+/// The guardian's death arrives as this signal.
+pub(super) const GUARDIAN_GONE: libc::c_int = libc::SIGUSR1;
+
+/// Everything the reactor needs.
+pub(super) struct Prepared {
+    pub(super) dir: RunDir,
+    pub(super) plan: Arc<Plan>,
+    pub(super) machine: Machine,
+    pub(super) journal: Option<Journal>,
+    pub(super) past: RunState,
+    pub(super) link: Link,
+    pub(super) signals: Signals,
+    /// Keeps the run ours as long as we live.
+    _lock: std::os::fd::OwnedFd,
+}
+
+/// Why nothing was started.
+pub(super) struct Refusal {
+    pub(super) code: ExitCode,
+    text: String,
+}
+
+impl Refusal {
+    fn new(code: ExitCode, text: impl std::fmt::Display) -> Self {
+        Self { code, text: text.to_string() }
+    }
+
+    fn internal(text: impl std::fmt::Display) -> Self {
+        Self::new(ExitCode::Internal, text)
+    }
+
+    fn bad(text: impl std::fmt::Display) -> Self {
+        Self::new(ExitCode::BadInput, text)
+    }
+}
+
+pub(super) fn begin() -> Result<Prepared, Refusal> {
+    let orders = Orders::take().map_err(Refusal::internal)?;
+    die_with_the_guardian(&orders)?;
+    let link = Link::new(adopt(orders.link).map_err(Refusal::internal)?);
+    let prepared = prepare(&orders, link);
+    prepared.map_err(|(refusal, link)| {
+        link.send(&Message::Refused { text: refusal.text.clone(), code: refusal.code.code() });
+        refusal
+    })
+}
+
+/// Asks for a signal when the guardian dies, and leaves at once if that has already happened.
+fn die_with_the_guardian(orders: &Orders) -> Result<(), Refusal> {
+    set_parent_process_death_signal(Some(Signal::USR1)).map_err(Refusal::internal)?;
+    let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get());
+    if orders.guardian.is_some() && orders.guardian != parent {
+        return Err(Refusal::internal("the guardian is gone"));
+    }
+    Ok(())
+}
+
+fn prepare(orders: &Orders, link: Link) -> Result<Prepared, (Refusal, Link)> {
+    let ready = (|| {
+        // Before any thread starts: all inherit the mask.
+        let signals = Signals::listen(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP, GUARDIAN_GONE])
+            .map_err(Refusal::internal)?;
+        become_subreaper().map_err(Refusal::internal)?;
+        let lock = adopt(orders.lock).map_err(Refusal::internal)?;
+        let durable = File::from(adopt(orders.durable).map_err(Refusal::internal)?);
+        keep_to_ourselves();
+        raise_descriptor_limit();
+        let dir = RunDir::open(&orders.dir).map_err(Refusal::bad)?;
+        let plan = Arc::new(dir.plan().map_err(Refusal::bad)?);
+        enter(Path::new(&plan.run.cwd))?;
+        let machine = find_machine(&plan, &orders.request, &link)?;
+        recovery::end_leftovers(&dir);
+        let (journal, past) = open_journal(&dir, &plan, &orders.request, durable, &link)?;
+        Ok((dir, plan, machine, journal, past, signals, lock))
+    })();
+    match ready {
+        Ok((dir, plan, machine, journal, mut past, signals, lock)) => {
+            recovery::take_stock(&dir, &plan, &machine, &journal, &mut past, orders.request.failed);
+            Ok(Prepared { dir, plan, machine, journal: Some(journal), past, link, signals, _lock: lock })
+        }
+        Err(refusal) => Err((refusal, link)),
+    }
+}
+
+/// Jobs inherit our working directory.
+fn enter(cwd: &Path) -> Result<(), Refusal> {
+    std::env::set_current_dir(cwd).map_err(|error| {
+        Refusal::bad(format!(
+            "cannot enter {}, the directory this run's jobs run in: {error}; put it back, then resume",
+            cwd.display()
+        ))
+    })
+}
+
+/// Jobs open many files, and so do we; the soft limit is a leftover of old times.
+fn raise_descriptor_limit() {
+    let limit = getrlimit(Resource::Nofile);
+    // Not being able to raise it is no reason to stop.
+    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
+}
+
+fn find_machine(plan: &Plan, request: &StartRequest, link: &Link) -> Result<Machine, Refusal> {
+    let text = request.gpus.as_ref().unwrap_or(&plan.run.gpus);
+    let spec: GpuSpec = text.parse().map_err(Refusal::bad)?;
+    let visible = std::env::var(gpulane_model::env_vars::CUDA_VISIBLE_DEVICES).ok();
+    let lanes = request.lanes.or(plan.run.lanes);
+    let found = gpulane_gpu::find(&spec, lanes, visible.as_deref())
+        .map_err(|error| Refusal::new(ExitCode::NoResources, error))?;
+    let misfits = gpulane_core::misfits(plan, &found.machine);
+    if !misfits.is_empty() {
+        let lines: Vec<String> = misfits.iter().map(ToString::to_string).collect();
+        return Err(Refusal::new(ExitCode::NoResources, lines.join("\n")));
+    }
+    if let Some(note) = &found.note {
+        link.note(note);
+    }
+    Ok(found.machine)
+}
+
+fn open_journal(
+    dir: &RunDir,
+    plan: &Plan,
+    request: &StartRequest,
+    durable: File,
+    link: &Link,
+) -> Result<(Journal, RunState), Refusal> {
+    let mode = if request.salvage { Mode::Salvage } else { Mode::Strict };
+    let voice = link.as_voice();
+    let on_commit = Box::new(move |commit: Commit| match commit {
+        // The front reads this to know what may be announced; failing to write to memory is not to be had.
+        Commit::Durable { bytes, .. } => drop(durable.write_all_at(&bytes.to_ne_bytes(), 0)),
+        Commit::Blocked { because } => voice.note(&because),
+        Commit::Unblocked => voice.note("the journal can be written again; going on"),
+    });
+    let (journal, past, repair) = Journal::open(dir, plan, mode, on_commit).map_err(Refusal::bad)?;
+    if let Some(text) = repair.describe() {
+        link.note(&text);
+    }
+    let open_jobs = past.counts.pending + past.counts.running;
+    let again = if request.failed { past.counts.failed + past.counts.skipped } else { 0 };
+    if past.last_seq > 0 && open_jobs + again == 0 {
+        let failed = past.counts.failed + past.counts.skipped;
+        let hint = if failed > 0 { "; `--failed` runs what failed or was skipped again" } else { "" };
+        return Err(Refusal::new(ExitCode::NothingToDo, format!("nothing to do: every job has ended{hint}")));
+    }
+    Ok((journal, past))
+}

@@ -1,0 +1,287 @@
+//! Running jobs and how they end. A job has ended when its whole tree is gone, not when its main process is.
+//!
+//! We adopt orphans, so whatever a job leaves behind becomes our child; one look at our children after an exit
+//! tells whether anything is left. What is left first gets a moment to end by itself, then TERM, the stage's grace,
+//! then KILL until nothing is left.
+
+use std::collections::{HashMap, HashSet};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+
+use gpulane_model::{Attempt, JobId, Millis, ProcessExit};
+use rustix::process::{
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions, getsid, pidfd_open, waitid, waitpid,
+};
+
+use crate::process::spawn::Spawned;
+use crate::process::subreaper::Children;
+use crate::process::tree::{self, Process, Table};
+
+/// Helpers such as Python's resource tracker end by themselves right after their parent.
+const SETTLE: Millis = Millis(300);
+/// Between two rounds of KILL: a process may have forked while we looked.
+const KILL_AGAIN: Millis = Millis(50);
+/// After this long under KILL a process is stuck in the kernel; the run goes on without it.
+const KILL_PATIENCE: Millis = Millis::seconds(20);
+
+/// A job whose tree may still have processes.
+pub(super) struct Running {
+    pub(super) attempt: Attempt,
+    /// `STAGE/NAME`, as in its processes' environment.
+    name: String,
+    grace: Millis,
+    /// Id of the main process and of its session.
+    pid: Pid,
+    main: Main,
+    ending: Option<Ending>,
+}
+
+enum Main {
+    Alive { pidfd: OwnedFd },
+    Ended(ProcessExit),
+}
+
+/// The stepwise end of a tree.
+struct Ending {
+    step: Step,
+    /// When the next step is taken.
+    due: Millis,
+    /// When the first KILL was sent.
+    killed: Option<Millis>,
+    /// How many processes outlived the main one and had to be ended.
+    left: u32,
+    /// Survivors whose end we will hear of.
+    watched: HashMap<Pid, OwnedFd>,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Step {
+    Settling,
+    Terminating,
+    Killing,
+}
+
+/// What became of a job after a look at it.
+pub(super) enum Look {
+    /// Nothing of it is left.
+    Gone { exit: ProcessExit, left: u32 },
+    /// Look again at this time, or when one of `watch` ends.
+    Again { at: Millis, watch: Vec<Pid> },
+    /// Nothing to do.
+    Still,
+}
+
+/// All running jobs, and every process we adopted from them.
+pub(super) struct Roster {
+    running: HashMap<JobId, Running>,
+    mains: HashMap<Pid, JobId>,
+    children: Children,
+    /// Adopted processes whose job is known.
+    adopted: HashMap<Pid, JobId>,
+    /// This run's directory, as in its processes' environment.
+    run: String,
+}
+
+impl Roster {
+    pub(super) fn new(run: String) -> Self {
+        Self {
+            running: HashMap::new(),
+            mains: HashMap::new(),
+            children: Children::open(),
+            adopted: HashMap::new(),
+            run,
+        }
+    }
+
+    pub(super) fn add(&mut self, job: JobId, attempt: Attempt, name: String, grace: Millis, spawned: Spawned) {
+        let Spawned { pid, pidfd } = spawned;
+        self.mains.insert(pid, job);
+        let main = Main::Alive { pidfd };
+        self.running.insert(job, Running { attempt, name, grace, pid, main, ending: None });
+    }
+
+    pub(super) fn get(&self, job: JobId) -> Option<&Running> {
+        self.running.get(&job)
+    }
+
+    /// Readable when the job's main process has ended.
+    pub(super) fn main_of(&self, job: JobId) -> Option<impl AsFd + '_> {
+        match &self.running.get(&job)?.main {
+            Main::Alive { pidfd } => Some(pidfd.as_fd()),
+            Main::Ended(_) => None,
+        }
+    }
+
+    pub(super) fn watched(&self, job: JobId, pid: Pid) -> Option<impl AsFd + '_> {
+        self.running.get(&job)?.ending.as_ref()?.watched.get(&pid).map(AsFd::as_fd)
+    }
+
+    /// The main process has ended: reap it and see what it left.
+    pub(super) fn on_main_ended(&mut self, job: JobId, now: Millis) -> Look {
+        let Some(running) = self.running.get_mut(&job) else { return Look::Still };
+        let Main::Alive { pidfd } = &running.main else { return Look::Still };
+        let Ok(Some(exit)) = reap(pidfd) else { return Look::Still };
+        running.main = Main::Ended(exit);
+        self.mains.remove(&running.pid);
+        self.look(job, now)
+    }
+
+    /// Looks at a job whose main process has ended, and takes the next step if it is due.
+    pub(super) fn look(&mut self, job: JobId, now: Millis) -> Look {
+        let orphans = self.orphans();
+        let Some(running) = self.running.get_mut(&job) else { return Look::Still };
+        let Main::Ended(exit) = running.main else { return self.press(job, now) };
+        let survivors: Vec<Pid> = orphans.iter().filter(|(_, owner)| *owner == Some(job)).map(|(pid, _)| *pid).collect();
+        let stuck = running.ending.as_ref().and_then(|ending| ending.killed).is_some_and(|at| now.since(at) > KILL_PATIENCE);
+        if survivors.is_empty() || stuck {
+            let left = running.ending.as_ref().map_or(0, |ending| ending.left);
+            self.running.remove(&job);
+            return Look::Gone { exit, left };
+        }
+        let ending = running.ending.get_or_insert_with(|| Ending::begin(Step::Settling, now.after(SETTLE)));
+        ending.watched.retain(|pid, _| survivors.contains(pid));
+        let mut watch = Vec::new();
+        for pid in survivors {
+            if !ending.watched.contains_key(&pid)
+                && let Ok(pidfd) = pidfd_open(pid, PidfdFlags::empty())
+            {
+                ending.watched.insert(pid, pidfd);
+                watch.push(pid);
+            }
+        }
+        let due = ending.due;
+        match self.press(job, now) {
+            Look::Again { at, .. } => Look::Again { at, watch },
+            _ => Look::Again { at: due, watch },
+        }
+    }
+
+    /// Begins to end a job: TERM and grace, or KILL at once.
+    pub(super) fn terminate(&mut self, job: JobId, at_once: bool, now: Millis) -> Look {
+        let Some(running) = self.running.get_mut(&job) else { return Look::Still };
+        let step = if at_once { Step::Terminating } else { Step::Settling };
+        match &mut running.ending {
+            // Already under way: only KILL can be new.
+            Some(ending) if at_once => ending.hasten(now),
+            Some(_) => return Look::Still,
+            None => running.ending = Some(Ending::begin(step, now)),
+        }
+        self.press(job, now)
+    }
+
+    /// Takes the step that is due, if one is.
+    fn press(&mut self, job: JobId, now: Millis) -> Look {
+        let members = match self.running.get(&job).and_then(|running| running.ending.as_ref()) {
+            Some(ending) if ending.due <= now => self.members(job),
+            _ => return Look::Still,
+        };
+        let Some(running) = self.running.get_mut(&job) else { return Look::Still };
+        let main_ended = matches!(running.main, Main::Ended(_));
+        let Some(ending) = &mut running.ending else { return Look::Still };
+        let signal = match ending.step {
+            Step::Settling => {
+                ending.step = Step::Terminating;
+                ending.due = now.after(running.grace);
+                Signal::TERM
+            }
+            Step::Terminating | Step::Killing => {
+                ending.step = Step::Killing;
+                ending.due = now.after(KILL_AGAIN);
+                ending.killed.get_or_insert(now);
+                Signal::KILL
+            }
+        };
+        if main_ended && ending.left == 0 {
+            ending.left = u32::try_from(members.len()).unwrap_or(u32::MAX);
+        }
+        for process in &members {
+            tree::signal(process, signal);
+        }
+        Look::Again { at: ending.due, watch: Vec::new() }
+    }
+
+    /// Every living process of a job's tree.
+    fn members(&mut self, job: JobId) -> Vec<Process> {
+        let orphans = self.orphans();
+        let mut roots: Vec<Pid> =
+            orphans.into_iter().filter(|(_, owner)| *owner == Some(job)).map(|(pid, _)| pid).collect();
+        if let Some(Running { main: Main::Alive { .. }, pid, .. }) = self.running.get(&job) {
+            roots.push(*pid);
+        }
+        Table::read().closure(&roots)
+    }
+
+    /// Ends what belongs to a job that has already ended, and reaps what has. `true` while any orphan lives.
+    pub(super) fn sweep(&mut self) -> bool {
+        let orphans = self.orphans();
+        let strays: Vec<Pid> = orphans.iter().filter(|(pid, owner)| owner.is_none() && self.is_stray(*pid)).map(|(pid, _)| *pid).collect();
+        if !strays.is_empty() {
+            for process in Table::read().closure(&strays) {
+                tree::signal(&process, Signal::KILL);
+            }
+        }
+        !orphans.is_empty()
+    }
+
+    /// Bears this run's tag, but no running job is its owner.
+    fn is_stray(&self, pid: Pid) -> bool {
+        self.running.is_empty() || tree::tag_of(pid).is_some_and(|tag| tag.run == self.run)
+    }
+
+    /// Our living children that are no job's main process, each with its job where that can be told.
+    fn orphans(&mut self) -> Vec<(Pid, Option<JobId>)> {
+        let mut orphans = Vec::new();
+        for pid in self.children.read() {
+            if self.mains.contains_key(&pid) || has_ended(pid) {
+                continue;
+            }
+            let owner = self.adopted.get(&pid).copied().filter(|job| self.running.contains_key(job));
+            orphans.push((pid, owner.or_else(|| self.owner(pid))));
+        }
+        if self.adopted.is_empty() && orphans.is_empty() {
+            return orphans;
+        }
+        let living: HashSet<Pid> = orphans.iter().map(|(pid, _)| *pid).collect();
+        self.adopted.retain(|pid, _| living.contains(pid));
+        self.adopted.extend(orphans.iter().filter_map(|(pid, owner)| owner.map(|job| (*pid, job))));
+        orphans
+    }
+
+    /// By session, which a daemon leaves, or by environment, which it usually keeps.
+    fn owner(&self, pid: Pid) -> Option<JobId> {
+        let session = getsid(Some(pid)).ok();
+        let by_session = self.running.iter().find(|(_, running)| Some(running.pid) == session);
+        if let Some((job, _)) = by_session {
+            return Some(*job);
+        }
+        let tag = tree::tag_of(pid).filter(|tag| tag.run == self.run)?;
+        let same = |running: &Running| running.name == tag.job && running.attempt.0 == tag.attempt;
+        self.running.iter().find(|(_, running)| same(running)).map(|(job, _)| *job)
+    }
+}
+
+impl Ending {
+    fn begin(step: Step, due: Millis) -> Self {
+        Self { step, due, killed: None, left: 0, watched: HashMap::new() }
+    }
+
+    fn hasten(&mut self, now: Millis) {
+        self.step = Step::Killing;
+        self.due = now;
+    }
+}
+
+/// Takes the exit status of a process that has ended; `None` if it has not.
+fn reap(pidfd: &OwnedFd) -> io::Result<Option<ProcessExit>> {
+    let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
+    let status = waitid(WaitId::PidFd(pidfd.as_fd()), options)?;
+    Ok(status.map(|status| match (status.exit_status(), status.terminating_signal()) {
+        (Some(code), _) => ProcessExit::Code(code),
+        (None, signal) => ProcessExit::Signal(signal.unwrap_or(0)),
+    }))
+}
+
+/// Takes an adopted process that has ended off the process table.
+fn has_ended(pid: Pid) -> bool {
+    !matches!(waitpid(Some(pid), WaitOptions::NOHANG), Ok(None))
+}

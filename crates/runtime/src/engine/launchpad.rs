@@ -1,0 +1,192 @@
+//! From a decision to a process: directories, config, log files, argv, environment, start. On the way a freed lane
+//! waits for, so every system call here counts.
+
+use std::collections::HashMap;
+use std::ffi::{CString, OsString};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+
+use gpulane_journal::RunDir;
+use gpulane_model::{Attempt, Machine, Plan, StageId};
+use rustix::fs::{Mode, OFlags, mkdirat, open, openat};
+use rustix::io::Errno;
+
+use super::environment::{Briefing, StageEnvironment, Start};
+use crate::process::image::{Image, PointerArray, c_path, find_program};
+use crate::process::spawn::{Spawned, Spawner};
+
+/// Only this user reads a run: configs and outputs may be private.
+const DIRECTORY: Mode = Mode::RWXU;
+const FILE: Mode = Mode::RUSR.union(Mode::WUSR);
+
+/// Why a job is not running.
+pub(super) enum Setback {
+    /// The program cannot be executed; trying again would not help.
+    Program(String),
+    /// Nothing can be started right now: disk full, too many processes.
+    Blocked(String),
+    /// The run directory is gone or unusable.
+    Fatal(String),
+}
+
+/// Starts jobs.
+pub(super) struct Launchpad {
+    dir: RunDir,
+    plan: Arc<Plan>,
+    machine: Machine,
+    spawner: Spawner,
+    /// gpulane's own environment, read once.
+    inherited: Vec<(OsString, OsString)>,
+    stages: HashMap<StageId, StagePad>,
+}
+
+/// What all jobs of a stage share.
+struct StagePad {
+    environment: StageEnvironment,
+    /// `jobs/STAGE`, so that paths below it are short.
+    directory: OwnedFd,
+    /// The program as found, while the command's first word is the same for all jobs.
+    program: Option<CString>,
+}
+
+impl Launchpad {
+    pub(super) fn new(dir: RunDir, plan: Arc<Plan>, machine: Machine) -> Self {
+        let inherited = std::env::vars_os().collect();
+        Self { dir, plan, machine, spawner: Spawner::new(), inherited, stages: HashMap::new() }
+    }
+
+    /// Makes everything ready and starts the job.
+    pub(super) fn start(&mut self, start: &Start<'_>) -> Result<Spawned, Setback> {
+        let plan = Arc::clone(&self.plan);
+        let job = plan.job(start.job);
+        let disk = |error: io::Error, what: &str| setback(&error, what, &self.dir);
+        if !self.stages.contains_key(&job.stage) {
+            let pad = self.open_stage(job.stage).map_err(|error| disk(error, "create the stage's directory"))?;
+            self.stages.insert(job.stage, pad);
+        }
+        let pad = &self.stages[&job.stage];
+        let files = prepare(&pad.directory, &job.name, start.attempt, job.config.text())
+            .map_err(|error| disk(error, "create the job's files"))?;
+        let briefing = Briefing { dir: &self.dir, plan: &plan, machine: &self.machine, start };
+        let (argv, own) = (briefing.argv(), briefing.environment(&pad.environment));
+        let found;
+        let program = match &pad.program {
+            Some(program) => program,
+            None => {
+                found = look_up(&first_word(&briefing), pad.environment.path.as_deref())?;
+                &found
+            }
+        };
+        let image = Image {
+            program,
+            argv: PointerArray::of(&[&argv]),
+            envp: PointerArray::of(&[&pad.environment.shared, &own]),
+        };
+        self.spawner
+            .spawn(&image, files.stdout.as_fd(), files.stderr.as_fd())
+            .map_err(|error| explain(&error, &program.to_string_lossy(), &plan.run.cwd))
+    }
+
+    fn open_stage(&self, id: StageId) -> io::Result<StagePad> {
+        let stage = self.plan.stage(id);
+        let path = self.dir.root().join("jobs").join(&stage.name);
+        std::fs::create_dir_all(&path)?;
+        let directory = open(&path, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let environment = StageEnvironment::new(&self.dir, stage, &self.inherited);
+        let fixed = stage.command.first().filter(|word| !word.contains(['{', '}']));
+        let program = fixed.and_then(|word| find_program(word, environment.path.as_deref())).map(|path| c_path(&path));
+        Ok(StagePad { environment, directory, program })
+    }
+}
+
+fn first_word(briefing: &Briefing<'_>) -> String {
+    let command = &briefing.plan.stage_of(briefing.start.job).command;
+    command.first().map(|word| briefing.fill(word)).unwrap_or_default()
+}
+
+fn look_up(word: &str, path: Option<&str>) -> Result<CString, Setback> {
+    find_program(word, path)
+        .map(|path| c_path(&path))
+        .ok_or_else(|| Setback::Program(format!("`{word}` is not on the PATH")))
+}
+
+struct LogFiles {
+    stdout: OwnedFd,
+    stderr: OwnedFd,
+}
+
+/// The attempt's directories and files, below the stage's directory.
+fn prepare(stage: &OwnedFd, job: &str, attempt: Attempt, config: &str) -> io::Result<LogFiles> {
+    let directory = format!("{job}/attempt-{attempt}");
+    if attempt.0 == 1 {
+        match mkdirat(stage, job, DIRECTORY) {
+            Ok(()) | Err(Errno::EXIST) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+    match mkdirat(stage, &directory, DIRECTORY) {
+        Ok(()) => {}
+        Err(Errno::EXIST) => clear(stage, &directory)?,
+        // Attempt 1 may be one the journal no longer knows of.
+        Err(Errno::NOENT) => {
+            mkdirat(stage, job, DIRECTORY)?;
+            mkdirat(stage, &directory, DIRECTORY)?;
+        }
+        Err(error) => return Err(error.into()),
+    }
+    mkdirat(stage, format!("{directory}/out"), DIRECTORY)?;
+    let create = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
+    let file = openat(stage, format!("{job}/config.json"), create | OFlags::TRUNC, FILE)?;
+    io::Write::write_all(&mut std::fs::File::from(file), config.as_bytes())?;
+    // Appending, because children of the job write to the same files.
+    let log = |name: &str| openat(stage, format!("{directory}/{name}.log"), create | OFlags::APPEND, FILE);
+    Ok(LogFiles { stdout: log("stdout")?, stderr: log("stderr")? })
+}
+
+/// An attempt the journal does not know never happened: its engine was killed before the record was durable.
+fn clear(stage: &OwnedFd, directory: &str) -> io::Result<()> {
+    let path = format!("/proc/self/fd/{}/{directory}", std::os::fd::AsRawFd::as_raw_fd(stage));
+    std::fs::remove_dir_all(path)?;
+    Ok(mkdirat(stage, directory, DIRECTORY)?)
+}
+
+/// What an error on our own files means for the run.
+fn setback(error: &io::Error, what: &str, dir: &RunDir) -> Setback {
+    let root = dir.root().display();
+    match error.kind() {
+        io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Setback::Blocked(format!(
+            "cannot {what}: no space left under {root}; free some space and the run goes on by itself"
+        )),
+        io::ErrorKind::NotFound => Setback::Fatal(format!("the run directory {root} was removed while in use")),
+        _ if is_shortage(error) => Setback::Blocked(format!("cannot {what}: {error}; trying again")),
+        _ => Setback::Blocked(format!("cannot {what} under {root}: {error}")),
+    }
+}
+
+/// What an error of clone or exec means for the job.
+fn explain(error: &io::Error, program: &str, cwd: &str) -> Setback {
+    if is_shortage(error) {
+        return Setback::Blocked(format!("cannot start a process: {error}; trying again"));
+    }
+    let gone = !std::path::Path::new(cwd).is_dir();
+    let text = match error.kind() {
+        io::ErrorKind::NotFound if gone => format!("{program}: the working directory {cwd} is gone"),
+        io::ErrorKind::NotFound => format!("{program}: no such program, or its interpreter is missing"),
+        io::ErrorKind::PermissionDenied => format!("{program}: not executable; chmod +x, or name its interpreter"),
+        io::ErrorKind::ArgumentListTooLong => {
+            format!("{program}: the config is too long for an argument; pass {{config_file}} instead of {{config}}")
+        }
+        _ if error.raw_os_error() == Some(libc::ENOEXEC) => {
+            format!("{program}: not a program; a script needs a first line such as #!/bin/sh")
+        }
+        _ => format!("{program}: {error}"),
+    };
+    Setback::Program(text)
+}
+
+/// Errors that pass: too many processes or open files, too little memory.
+fn is_shortage(error: &io::Error) -> bool {
+    matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOMEM | libc::EMFILE | libc::ENFILE))
+}
+

@@ -1,0 +1,31 @@
+//! The engine: one thread that waits for the world (exits, signals, requests, alarms), tells the core, and performs
+//! what it decides. The disk's slow parts have threads of their own: the journal, and publishing of outputs.
+
+mod begin;
+mod clock;
+mod ending;
+mod environment;
+mod launchpad;
+mod link;
+mod publish;
+mod reactor;
+mod recovery;
+
+use gpulane_model::ExitCode;
+
+use begin::Refusal;
+
+/// Runs the engine to its end and returns its exit code.
+pub(crate) fn main() -> u8 {
+    let mut prepared = match begin::begin() {
+        Ok(prepared) => prepared,
+        Err(Refusal { code, .. }) => return code.code(),
+    };
+    match reactor::Reactor::new(&mut prepared).and_then(reactor::Reactor::run) {
+        Ok(code) => code.code(),
+        Err(error) => {
+            prepared.link.note(&format!("gpulane cannot go on: {error}"));
+            ExitCode::Internal.code()
+        }
+    }
+}

@@ -1,0 +1,329 @@
+//! The loop: wait, tell the core, perform its effects. One thread, one epoll; nothing in here blocks on a disk that
+//! is slow, a terminal that is stopped or a process that will not end.
+
+use std::collections::VecDeque;
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::sync::Arc;
+use std::time::Duration;
+
+use gpulane_core::{Core, Effect, Input, Outcome};
+use gpulane_journal::Journal;
+use gpulane_model::{Attempt, Event, ExitCode, JobId, Millis};
+use rustix::buffer::spare_capacity;
+use rustix::event::{Timespec, epoll};
+use rustix::fs::inotify;
+use rustix::process::Pid;
+
+use super::begin::{GUARDIAN_GONE, Prepared};
+use super::clock::{Alarm, Clock};
+use super::ending::{Look, Roster};
+use super::environment::Start;
+use super::launchpad::{Launchpad, Setback};
+use super::publish::{Output, Publisher};
+use crate::control;
+
+/// How often leftovers are looked for that no exit told us of.
+const SWEEP: Millis = Millis::seconds(5);
+/// How long the last records may take to reach the disk before we say that they did not.
+const LAST_WORDS: Duration = Duration::from_secs(10);
+
+/// What an epoll event is about. The low half carries a job's id.
+const MAIN: u64 = 0 << 32;
+const SURVIVOR: u64 = 1 << 32;
+const SIGNALS: u64 = 2 << 32;
+const LINK: u64 = 3 << 32;
+const CONTROL: u64 = 4 << 32;
+const PUBLISHED: u64 = 5 << 32;
+
+pub(super) struct Reactor<'a> {
+    prepared: &'a mut Prepared,
+    core: Core,
+    journal: Journal,
+    epoll: OwnedFd,
+    /// Tells of new files in the control directory; `None` where inotify cannot be had.
+    requests: Option<OwnedFd>,
+    launchpad: Launchpad,
+    roster: Roster,
+    publisher: Publisher,
+    clock: Clock,
+    /// Inputs that performing an effect produced, in order.
+    inputs: VecDeque<Input>,
+    outcome: Option<Outcome>,
+    /// The exit code of an interrupted run.
+    interrupted: Option<ExitCode>,
+}
+
+impl<'a> Reactor<'a> {
+    pub(super) fn new(prepared: &'a mut Prepared) -> io::Result<Self> {
+        let journal = prepared.journal.take().ok_or(io::ErrorKind::Other)?;
+        let core = Core::new(Arc::clone(&prepared.plan), prepared.machine.clone(), &prepared.past);
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let publisher = Publisher::new()?;
+        let requests = watch_control(prepared);
+        watch(&epoll, &prepared.signals, SIGNALS)?;
+        watch(&epoll, &prepared.link, LINK)?;
+        watch(&epoll, &publisher, PUBLISHED)?;
+        if let Some(requests) = &requests {
+            watch(&epoll, requests, CONTROL)?;
+        }
+        let launchpad =
+            Launchpad::new(prepared.dir.clone(), Arc::clone(&prepared.plan), prepared.machine.clone());
+        let roster = Roster::new(prepared.dir.root().to_string_lossy().into_owned());
+        Ok(Self {
+            prepared,
+            core,
+            journal,
+            epoll,
+            requests,
+            launchpad,
+            roster,
+            publisher,
+            clock: Clock::start(),
+            inputs: VecDeque::new(),
+            outcome: None,
+            interrupted: None,
+        })
+    }
+
+    /// Runs until the core says the run is over.
+    pub(super) fn run(mut self) -> io::Result<ExitCode> {
+        self.clock.set(SWEEP, Alarm::Sweep);
+        self.feed(Input::Begin);
+        self.take_requests();
+        let mut events = Vec::with_capacity(256);
+        while self.outcome.is_none() {
+            self.wait(&mut events)?;
+            for event in events.drain(..) {
+                self.on_event(event.data.u64());
+            }
+            while let Some(alarm) = self.clock.due() {
+                self.on_alarm(alarm);
+            }
+        }
+        self.finish()
+    }
+
+    fn wait(&self, events: &mut Vec<epoll::Event>) -> io::Result<()> {
+        let timeout = self.clock.until_next().and_then(|wait| Timespec::try_from(wait.duration()).ok());
+        match epoll::wait(&self.epoll, spare_capacity(events), timeout.as_ref()) {
+            Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    fn on_event(&mut self, token: u64) {
+        #[allow(clippy::cast_possible_truncation)] // the low half is the id
+        let job = JobId(token as u32);
+        match token & !0xffff_ffff {
+            MAIN => {
+                let look = self.roster_attempt(job, Roster::on_main_ended);
+                self.follow(job, look);
+            }
+            SURVIVOR => {
+                let look = self.roster_attempt(job, Roster::look);
+                self.follow(job, look);
+            }
+            SIGNALS => {
+                for signal in self.prepared.signals.take() {
+                    self.on_signal(signal);
+                }
+            }
+            LINK => self.on_link(),
+            CONTROL => self.take_requests(),
+            PUBLISHED => {
+                for input in self.publisher.take() {
+                    self.feed(input);
+                }
+            }
+            _ => {}
+        }
+    }
+
+    fn on_link(&mut self) {
+        for signal in self.prepared.link.signals() {
+            self.on_signal(signal);
+        }
+        if self.prepared.link.is_closed() {
+            // The front is gone. Attached, the guardian is about to end us; detached, nobody will speak again.
+            let _ = epoll::delete(&self.epoll, &self.prepared.link);
+        }
+    }
+
+    /// Once: end gently, resumable. Again: end now.
+    fn on_signal(&mut self, signal: i32) {
+        let (name, code) = match signal {
+            libc::SIGINT => ("SIGINT", ExitCode::Interrupted),
+            GUARDIAN_GONE => ("the guardian was killed", ExitCode::Internal),
+            libc::SIGHUP => ("SIGHUP", ExitCode::Terminated),
+            _ => ("SIGTERM", ExitCode::Terminated),
+        };
+        let again = self.interrupted.is_some();
+        self.interrupted.get_or_insert(code);
+        self.feed(Input::Interrupted { because: name.to_owned(), now: again || signal == GUARDIAN_GONE });
+    }
+
+    fn take_requests(&mut self) {
+        if let Some(requests) = &self.requests {
+            let mut buffer = [0u8; 4096];
+            while rustix::io::read(requests, &mut buffer).is_ok_and(|read| read > 0) {}
+        }
+        for request in control::take(&self.prepared.dir) {
+            let control::Request::Cancel(names) = request;
+            let plan = &self.prepared.plan;
+            let jobs: Vec<JobId> = plan.job_ids().filter(|id| names.contains(&plan.job_name(*id))).collect();
+            // Names that match nothing must not turn into "all".
+            if names.is_empty() || !jobs.is_empty() {
+                self.feed(Input::CancelRequested { jobs });
+            }
+        }
+    }
+
+    fn on_alarm(&mut self, alarm: Alarm) {
+        match alarm {
+            Alarm::Core(timer) => self.feed(Input::TimerFired { timer }),
+            Alarm::Ending(job) => {
+                let look = self.roster_attempt(job, Roster::look);
+                self.follow(job, look);
+            }
+            Alarm::Sweep => {
+                self.roster.sweep();
+                let next = self.clock.now().after(SWEEP);
+                self.clock.set(next, Alarm::Sweep);
+            }
+        }
+    }
+
+    /// A look at a job, with the attempt it was about.
+    fn roster_attempt(
+        &mut self,
+        job: JobId,
+        look: impl FnOnce(&mut Roster, JobId, Millis) -> Look,
+    ) -> (Option<Attempt>, Look) {
+        let attempt = self.roster.get(job).map(|running| running.attempt);
+        let now = self.clock.now();
+        (attempt, look(&mut self.roster, job, now))
+    }
+
+    fn follow(&mut self, job: JobId, (attempt, look): (Option<Attempt>, Look)) {
+        match look {
+            Look::Still => {}
+            Look::Again { at, watch } => {
+                self.clock.set(at, Alarm::Ending(job));
+                for pid in watch {
+                    self.watch_survivor(job, pid);
+                }
+            }
+            Look::Gone { exit, left } => {
+                if let Some(attempt) = attempt {
+                    self.feed(Input::JobExited { job, attempt, exit, left });
+                }
+            }
+        }
+    }
+
+    fn watch_survivor(&self, job: JobId, pid: Pid) {
+        if let Some(fd) = self.roster.watched(job, pid) {
+            // If it cannot be watched, the next alarm looks anyway.
+            let _ = watch(&self.epoll, fd, SURVIVOR | u64::from(job.0));
+        }
+    }
+
+    /// Tells the core, performs what it answers, until there is nothing more to tell.
+    fn feed(&mut self, input: Input) {
+        self.inputs.push_back(input);
+        let mut effects = Vec::new();
+        while let Some(input) = self.inputs.pop_front() {
+            self.core.step(self.clock.now(), input, &mut effects);
+            for effect in effects.drain(..) {
+                self.perform(effect);
+            }
+        }
+    }
+
+    fn perform(&mut self, effect: Effect) {
+        match effect {
+            Effect::Spawn { job, attempt, lane, gpus, cpus } => {
+                let input = self.spawn(&Start { job, attempt, lane, gpus: &gpus, cpus });
+                self.inputs.push_back(input);
+            }
+            Effect::Terminate { job, attempt, now } => {
+                if self.roster.get(job).is_some_and(|running| running.attempt == attempt) {
+                    let time = self.clock.now();
+                    let look = self.roster.terminate(job, now, time);
+                    self.follow(job, (Some(attempt), look));
+                }
+            }
+            Effect::Publish { job, attempt } => {
+                let (dir, plan) = (&self.prepared.dir, &self.prepared.plan);
+                let (from, to) = (dir.attempt_out(plan, job, attempt), dir.out_dir(plan, job));
+                self.inputs.extend(self.publisher.publish(Output { job, attempt, from, to }));
+            }
+            Effect::Record(event) => self.record(event),
+            Effect::SetTimer { timer, at } => self.clock.set(at, Alarm::Core(timer)),
+            Effect::Finish { outcome } => self.outcome = Some(outcome),
+        }
+    }
+
+    fn record(&self, event: Event) {
+        self.journal.append(Clock::unix(), event);
+    }
+
+    fn spawn(&mut self, start: &Start<'_>) -> Input {
+        let Start { job, attempt, .. } = *start;
+        match self.launchpad.start(start) {
+            Ok(spawned) => {
+                let pid = spawned.pid;
+                let grace = self.prepared.plan.stage_of(job).grace;
+                let name = self.prepared.plan.job_name(job);
+                self.roster.add(job, attempt, name, grace, spawned);
+                if let Some(main) = self.roster.main_of(job)
+                    && let Err(error) = watch(&self.epoll, main, MAIN | u64::from(job.0))
+                {
+                    // Only out of kernel memory: then its end is found by looking.
+                    self.prepared.link.note(&format!("cannot watch a job: {error}"));
+                }
+                Input::JobSpawned { job, attempt, pid: pid.as_raw_nonzero().get().unsigned_abs() }
+            }
+            Err(Setback::Program(message)) => Input::SpawnFailed { job, attempt, message },
+            Err(Setback::Blocked(because)) => {
+                self.prepared.link.note(&because);
+                Input::SpawnBlocked { job, attempt, because }
+            }
+            Err(Setback::Fatal(because)) => {
+                self.prepared.link.note(&because);
+                self.interrupted.get_or_insert(ExitCode::Internal);
+                self.inputs.push_back(Input::Interrupted { because: because.clone(), now: true });
+                Input::SpawnBlocked { job, attempt, because }
+            }
+        }
+    }
+
+    /// Everything has ended. The last records go to the disk, then the run is given back.
+    fn finish(self) -> io::Result<ExitCode> {
+        let counts = self.core.counts();
+        let code = match self.outcome {
+            Some(Outcome::Interrupted) => self.interrupted.unwrap_or(ExitCode::Interrupted),
+            _ if counts.failed + counts.skipped > 0 => ExitCode::SomeFailed,
+            _ => ExitCode::Success,
+        };
+        if !self.journal.close(LAST_WORDS) {
+            self.prepared.link.note("the last events could not be written to the journal; `resume` sets that right");
+            return Ok(ExitCode::Internal);
+        }
+        Ok(code)
+    }
+}
+
+/// Watches the control directory. Without inotify, requests are seen at the next start.
+fn watch_control(prepared: &Prepared) -> Option<OwnedFd> {
+    let directory = prepared.dir.control_dir();
+    let _ = std::fs::create_dir(&directory);
+    let fd = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK).ok()?;
+    inotify::add_watch(&fd, &directory, inotify::WatchFlags::MOVED_TO).ok()?;
+    Some(fd)
+}
+
+fn watch(epoll: &OwnedFd, fd: impl AsFd, token: u64) -> io::Result<()> {
+    Ok(epoll::add(epoll, fd, epoll::EventData::new_u64(token), epoll::EventFlags::IN)?)
+}

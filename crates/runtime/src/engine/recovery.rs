@@ -1,0 +1,96 @@
+//! Taking a run up again: what the journal says, set right by what is on the disk.
+//!
+//! An output directory at its final place is proof of success, because it gets there by one rename after
+//! everything in it was made durable. So a success whose record was lost is recorded now, not run again.
+
+use gpulane_journal::{Journal, RunDir};
+use gpulane_model::{
+    Attempt, Event, FailReason, Failure, JobId, JobStatus, Machine, Plan, Record, RunState,
+};
+use rustix::process::Signal;
+
+use super::clock::Clock;
+use crate::process::tree::{self, Table};
+
+/// Ends what an earlier engine of this run may have left alive. The guardian sees to that; this is for the day
+/// when guardian and engine were killed together. We hold the lock, so whatever bears the run's tag is a leftover.
+pub(super) fn end_leftovers(dir: &RunDir) {
+    let me = rustix::process::getpid();
+    for process in Table::read().tagged(dir.root()) {
+        if process.pid != me {
+            tree::signal(&process, Signal::KILL);
+        }
+    }
+}
+
+/// Records the start or the resumption, and everything that changed while nobody was writing.
+pub(super) fn take_stock(
+    dir: &RunDir,
+    plan: &Plan,
+    machine: &Machine,
+    journal: &Journal,
+    past: &mut RunState,
+    failed_too: bool,
+) {
+    let mut stock = Stock { journal, past };
+    let gpulane = env!("CARGO_PKG_VERSION").to_owned();
+    let pid = std::process::id();
+    if stock.past.last_seq == 0 {
+        stock.record(Event::RunStarted {
+            format: 1,
+            name: plan.name.clone(),
+            gpulane,
+            jobs: u32::try_from(plan.jobs.len()).unwrap_or(u32::MAX),
+            machine: machine.clone(),
+            pid,
+        });
+        return;
+    }
+    stock.record(Event::RunResumed { gpulane, machine: machine.clone(), pid });
+    for job in plan.job_ids() {
+        stock.settle(dir, plan, job);
+        if failed_too {
+            stock.requeue(plan, job);
+        }
+    }
+}
+
+struct Stock<'a> {
+    journal: &'a Journal,
+    past: &'a mut RunState,
+}
+
+impl Stock<'_> {
+    /// Into the journal, and into the state the core will start from.
+    fn record(&mut self, event: Event) {
+        let time = Clock::unix();
+        let record = Record { seq: self.past.last_seq + 1, time, event };
+        self.past.apply(&record);
+        self.journal.append(time, record.event);
+    }
+
+    /// An attempt the journal saw start but not end was lost with its engine, unless its output is there.
+    fn settle(&mut self, dir: &RunDir, plan: &Plan, job: JobId) {
+        let state = self.past.job(job);
+        let attempt = Attempt(state.attempts.max(1));
+        let running = match state.status {
+            JobStatus::Pending => false,
+            JobStatus::Running { .. } => true,
+            _ => return,
+        };
+        if dir.out_dir(plan, job).is_dir() {
+            let seconds = 0.0;
+            self.record(Event::JobSucceeded { job: plan.job_name(job), attempt, seconds, peak_vram: None });
+        } else if running {
+            let mut failure = Failure::because(FailReason::Lost);
+            failure.message = Some("gpulane ended while it ran".to_owned());
+            self.record(Event::JobFailed { job: plan.job_name(job), attempt, failure });
+        }
+    }
+
+    fn requeue(&mut self, plan: &Plan, job: JobId) {
+        if matches!(self.past.job(job).status, JobStatus::Failed(_) | JobStatus::Skipped(_)) {
+            self.record(Event::JobRequeued { job: plan.job_name(job) });
+        }
+    }
+}

@@ -1,0 +1,104 @@
+//! The guardian: parent of the engine, adopter of every orphan below it, in a session of its own so that a signal
+//! to the front's process group does not reach it. It does nothing but wait; when the engine or the front is gone,
+//! it ends whatever is left and only then gives the run's lock back by exiting.
+
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::process::Stdio;
+use std::time::{Duration, Instant};
+
+use rustix::event::{PollFd, PollFlags, poll};
+use rustix::io::Errno;
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, pidfd_open, wait, waitpid};
+
+use crate::orders::{ENGINE, Orders};
+use crate::process::descriptors::adopt;
+use crate::process::subreaper::{Children, become_subreaper};
+use crate::process::tree::{self, Table};
+
+/// A process in uninterruptible sleep survives SIGKILL; waiting longer would not end it either.
+const PATIENCE: Duration = Duration::from_secs(20);
+
+pub(crate) fn main() -> u8 {
+    guard().unwrap_or_else(|_| gpulane_model::ExitCode::Internal.code())
+}
+
+fn guard() -> io::Result<u8> {
+    let mut orders = Orders::take()?;
+    // Fails only if we lead a session already, which is as good.
+    let _ = rustix::process::setsid();
+    let _ = rustix::thread::set_name(c"lane-guardian");
+    let _signals = crate::process::signals::Signals::listen(&[
+        libc::SIGINT,
+        libc::SIGTERM,
+        libc::SIGHUP,
+        libc::SIGQUIT,
+        libc::SIGPIPE,
+    ])?;
+    become_subreaper()?;
+    let lifeline = orders.lifeline.take().map(adopt).transpose()?;
+    orders.guardian = Some(rustix::process::getpid().as_raw_nonzero().get());
+    let engine = orders.command(ENGINE, Stdio::inherit())?.spawn()?;
+    let engine = i32::try_from(engine.id()).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::Other)?;
+    // The engine has its own copies of these now. The lock stays open here: see above.
+    drop(adopt(orders.link)?);
+    drop(adopt(orders.durable)?);
+    let _lock = adopt(orders.lock)?;
+
+    wait_for_an_end(engine, lifeline.as_ref())?;
+    let status = end_everything(engine);
+    Ok(exit_code(status))
+}
+
+/// Returns when the engine has ended or the front is gone.
+fn wait_for_an_end(engine: Pid, lifeline: Option<&OwnedFd>) -> io::Result<()> {
+    let ended = pidfd_open(engine, PidfdFlags::empty())?;
+    loop {
+        let mut fds = vec![PollFd::new(&ended, PollFlags::IN)];
+        if let Some(lifeline) = lifeline {
+            fds.push(PollFd::from_borrowed_fd(lifeline.as_fd(), PollFlags::IN));
+        }
+        match poll(&mut fds, None) {
+            Ok(_) if fds.iter().any(|fd| !fd.revents().is_empty()) => return Ok(()),
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(error) => return Err(error.into()),
+        }
+    }
+}
+
+/// Kills and reaps until no child is left: the kernel then vouches that nothing below us lives. Returns how the
+/// engine ended.
+fn end_everything(engine: Pid) -> Option<WaitStatus> {
+    let children = Children::open();
+    let mut status = None;
+    let begun = Instant::now();
+    // The engine first, so that it starts nothing more; reaped by name, so that its status is not lost.
+    if let Some(process) = tree::look(engine) {
+        tree::signal(&process, Signal::KILL);
+    }
+    if let Ok(Some((_, ended))) = waitpid(Some(engine), WaitOptions::empty()) {
+        status = Some(ended);
+    }
+    loop {
+        match wait(WaitOptions::NOHANG) {
+            Ok(Some(_)) => continue,
+            Ok(None) => {}
+            Err(_) => return status,
+        }
+        for process in Table::read().closure(&children.read()) {
+            tree::signal(&process, Signal::KILL);
+        }
+        if begun.elapsed() > PATIENCE {
+            return status;
+        }
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn exit_code(status: Option<WaitStatus>) -> u8 {
+    let code = status.and_then(|status| {
+        status.exit_status().or_else(|| status.terminating_signal().map(|signal| 128 + signal))
+    });
+    code.and_then(|code| u8::try_from(code).ok()).unwrap_or(gpulane_model::ExitCode::Internal.code())
+}
+

@@ -1,0 +1,77 @@
+//! What the front tells guardian and engine. They are this same program, started anew under other names: a fresh
+//! address space, nothing inherited but the descriptors named here. The orders travel in the environment, so that
+//! a command-line search such as `pkill -f gpulane` does not find the guardian by the run's path.
+
+use std::io;
+use std::os::fd::RawFd;
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
+
+use serde::{Deserialize, Serialize};
+
+/// `argv[0]` of the guardian.
+pub const GUARDIAN: &str = "lane-guardian";
+/// `argv[0]` of the engine.
+pub const ENGINE: &str = "gpulane-engine";
+/// Where the orders stand; removed from the environment jobs see.
+const VARIABLE: &str = "GPULANE_ORDERS";
+
+/// How to run what is in a run directory.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct StartRequest {
+    /// The front goes away; the run goes on without it.
+    pub detached: bool,
+    /// Go on with what can be read of a damaged journal.
+    pub salvage: bool,
+    /// Also run again what failed.
+    pub failed: bool,
+    /// `--gpus`, where it differs from the frozen plan's.
+    pub gpus: Option<String>,
+    /// `--lanes`, likewise.
+    pub lanes: Option<u32>,
+}
+
+/// The request with everything the other processes inherit.
+#[derive(Debug, Serialize, Deserialize)]
+pub(crate) struct Orders {
+    pub(crate) dir: PathBuf,
+    pub(crate) request: StartRequest,
+    /// The run's lock: held by all three, so that it is free only when all have ended.
+    pub(crate) lock: RawFd,
+    /// The engine's end of its connection to the front.
+    pub(crate) link: RawFd,
+    /// Where the engine writes how far the journal is durable.
+    pub(crate) durable: RawFd,
+    /// Closes when the front ends. `None`: detached.
+    pub(crate) lifeline: Option<RawFd>,
+    /// The guardian's process, once there is one: the engine must not outlive it.
+    pub(crate) guardian: Option<i32>,
+}
+
+impl Orders {
+    /// Reads the orders this process was started with and forgets them.
+    pub(crate) fn take() -> io::Result<Self> {
+        let text = std::env::var(VARIABLE).map_err(|_| {
+            io::Error::other("started without orders; use `gpulane run` or `gpulane resume`")
+        })?;
+        serde_json::from_str(&text).map_err(io::Error::other)
+    }
+
+    /// This program under another name, with these orders; stdio from and to nothing but the log.
+    pub(crate) fn command(&self, name: &str, log: Stdio) -> io::Result<Command> {
+        let mut command = Command::new("/proc/self/exe");
+        command
+            .arg0(name)
+            .env(VARIABLE, serde_json::to_string(self)?)
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .stderr(log);
+        Ok(command)
+    }
+
+    /// Whether an environment variable is between us and must not reach a job.
+    pub(crate) fn is_private(variable: &str) -> bool {
+        variable == VARIABLE
+    }
+}

@@ -1,0 +1,54 @@
+//! Signals read as data, by signalfd. Blocked before any thread starts, so that every thread inherits the mask.
+
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
+
+/// Signals that arrive as readable data instead of interrupting.
+pub(crate) struct Signals {
+    fd: OwnedFd,
+}
+
+impl Signals {
+    /// Blocks `signals` for this thread and those it starts, and opens a descriptor to read them from.
+    pub(crate) fn listen(signals: &[libc::c_int]) -> io::Result<Self> {
+        let mut set = std::mem::MaybeUninit::uninit();
+        // SAFETY: sigemptyset initialises the set before anything reads it; the other calls only read it.
+        let fd = unsafe {
+            libc::sigemptyset(set.as_mut_ptr());
+            for signal in signals {
+                libc::sigaddset(set.as_mut_ptr(), *signal);
+            }
+            libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut());
+            libc::signalfd(-1, set.as_ptr(), libc::SFD_CLOEXEC | libc::SFD_NONBLOCK)
+        };
+        if fd < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: signalfd just made this descriptor for us.
+        Ok(Self { fd: unsafe { OwnedFd::from_raw_fd(fd) } })
+    }
+
+    /// The signals that came since the last call.
+    pub(crate) fn take(&self) -> Vec<libc::c_int> {
+        const SIZE: usize = size_of::<libc::signalfd_siginfo>();
+        let mut buffer = [0u8; SIZE * 8];
+        let mut signals = Vec::new();
+        while let Ok(read) = rustix::io::read(&self.fd, &mut buffer) {
+            if read == 0 {
+                break;
+            }
+            // ssi_signo is the first field, a u32.
+            let numbers = buffer[..read].chunks_exact(SIZE).map(|info| [info[0], info[1], info[2], info[3]]);
+            signals.extend(numbers.filter_map(|number| i32::try_from(u32::from_ne_bytes(number)).ok()));
+        }
+        signals
+    }
+}
+
+impl AsFd for Signals {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}

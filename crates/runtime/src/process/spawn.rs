@@ -1,0 +1,170 @@
+//! Starting a process with the parent suspended until it has exec'ed: what `posix_spawn` does inside, written out
+//! because a job needs three things `posix_spawn` cannot give it together: its own session, death with its
+//! parent, and a pidfd without a second system call. Nothing is copied, so the cost does not grow with our memory.
+
+#![allow(unsafe_code)]
+
+use std::io;
+use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
+
+use rustix::process::Pid;
+
+use super::image::Image;
+
+/// The child runs a handful of system calls on this stack before exec replaces it.
+const STACK: usize = 32 * 1024;
+
+/// Starts processes; owns the stack they begin on. Not shared between threads: a child dies with the thread that
+/// started it, so that must be the thread that lives as long as the engine.
+pub(crate) struct Spawner {
+    stack: Box<[u128]>,
+}
+
+/// A process just started.
+pub(crate) struct Spawned {
+    /// Its id, ours until we reap it.
+    pub(crate) pid: Pid,
+    /// Readable when it has ended.
+    pub(crate) pidfd: OwnedFd,
+}
+
+/// What the child needs to know; it shares our memory until exec.
+struct ChildOrders {
+    program: *const libc::c_char,
+    argv: *const *const libc::c_char,
+    envp: *const *const libc::c_char,
+    stdout: RawFd,
+    stderr: RawFd,
+    parent: libc::pid_t,
+    signals: libc::sigset_t,
+    /// Set by the child if it could not become the program.
+    error: libc::c_int,
+}
+
+impl Spawner {
+    pub(crate) fn new() -> Self {
+        Self { stack: vec![0; STACK / size_of::<u128>()].into_boxed_slice() }
+    }
+
+    /// Starts `image` in a session of its own, stdin as ours (`/dev/null`), stdout and stderr to the given files.
+    /// The error is that of the system call that failed, `execve` included.
+    pub(crate) fn spawn(
+        &mut self,
+        image: &Image<'_>,
+        stdout: BorrowedFd<'_>,
+        stderr: BorrowedFd<'_>,
+    ) -> io::Result<Spawned> {
+        let mut orders = ChildOrders {
+            program: image.program.as_ptr(),
+            argv: image.argv.as_ptr(),
+            envp: image.envp.as_ptr(),
+            stdout: stdout.as_raw_fd(),
+            stderr: stderr.as_raw_fd(),
+            parent: rustix::process::getpid().as_raw_nonzero().get(),
+            signals: no_signals(),
+            error: 0,
+        };
+        let mut pidfd: RawFd = -1;
+        let flags = libc::CLONE_VM | libc::CLONE_VFORK | libc::CLONE_PIDFD | libc::SIGCHLD;
+        // SAFETY: the stack is ours, aligned, large enough for `child_main`, and not in use: CLONE_VFORK suspends
+        // this thread until the child has exec'ed or exited, so neither `orders` nor the stack is touched by two
+        // at once. No signal handler of ours exists that could run in the child on shared memory.
+        let pid = unsafe {
+            libc::clone(
+                child_main,
+                self.stack.as_mut_ptr_range().end.cast(),
+                flags,
+                (&raw mut orders).cast(),
+                &raw mut pidfd,
+            )
+        };
+        if pid < 0 {
+            return Err(io::Error::last_os_error());
+        }
+        // SAFETY: the kernel just made this descriptor for us.
+        let pidfd = unsafe { OwnedFd::from_raw_fd(pidfd) };
+        let pid = Pid::from_raw(pid).ok_or_else(|| io::Error::other("the kernel gave pid 0"))?;
+        // SAFETY: the child wrote this before it ended; volatile because the compiler cannot know of that write.
+        let error = unsafe { (&raw const orders.error).read_volatile() };
+        if error != 0 {
+            // It exits right after writing the error; take it off the process table.
+            let _ = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty());
+            return Err(io::Error::from_raw_os_error(error));
+        }
+        Ok(Spawned { pid, pidfd })
+    }
+}
+
+fn no_signals() -> libc::sigset_t {
+    let mut set = std::mem::MaybeUninit::uninit();
+    // SAFETY: sigemptyset initialises the set it is given.
+    unsafe {
+        libc::sigemptyset(set.as_mut_ptr());
+        set.assume_init()
+    }
+}
+
+/// Becomes the job. Only async-signal-safe calls, no allocation, no panic: the parent's memory is in use.
+extern "C" fn child_main(orders: *mut libc::c_void) -> libc::c_int {
+    // SAFETY: `orders` is the suspended parent's `ChildOrders`; every pointer in it is valid until exec. The calls
+    // below are plain system calls; descriptors and signal dispositions are this process's own copies.
+    unsafe {
+        let orders = orders.cast::<ChildOrders>();
+        libc::setsid();
+        libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL as libc::c_ulong);
+        // The parent may have been killed before the line above took effect.
+        if libc::getppid() != (*orders).parent {
+            libc::_exit(127);
+        }
+        let failed = libc::dup2((*orders).stdout, 1) < 0 || libc::dup2((*orders).stderr, 2) < 0;
+        if !failed {
+            // Rust ignores SIGPIPE and the engine blocks what it reads by signalfd; a job gets neither.
+            libc::signal(libc::SIGPIPE, libc::SIG_DFL);
+            libc::sigprocmask(libc::SIG_SETMASK, &raw const (*orders).signals, std::ptr::null_mut());
+            libc::execve((*orders).program, (*orders).argv, (*orders).envp);
+        }
+        (&raw mut (*orders).error).write_volatile(*libc::__errno_location());
+        libc::_exit(127)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::fs::File;
+    use std::os::fd::AsFd;
+
+    use super::*;
+    use crate::process::image::{CStrings, PointerArray};
+
+    fn run(program: &std::ffi::CStr, args: &[&str], out: &File) -> io::Result<Spawned> {
+        let (mut argv, mut envp) = (CStrings::default(), CStrings::default());
+        argv.push(program.to_bytes());
+        args.iter().for_each(|arg| argv.push(*arg));
+        envp.push("GREETING=hello");
+        let image = Image { program, argv: PointerArray::of(&[&argv]), envp: PointerArray::of(&[&envp]) };
+        Spawner::new().spawn(&image, out.as_fd(), out.as_fd())
+    }
+
+    #[test]
+    fn starts_in_its_own_session_with_its_environment_and_files() {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let spawned = run(
+            c"/bin/sh",
+            &["-c", "echo $GREETING; ps -o sid= -p $$ | tr -d ' '"],
+            file.as_file(),
+        )
+        .unwrap();
+        let pid = spawned.pid.as_raw_nonzero().get();
+        rustix::process::waitpid(Some(spawned.pid), rustix::process::WaitOptions::empty()).unwrap();
+        assert_eq!(std::fs::read_to_string(file.path()).unwrap(), format!("hello\n{pid}\n"));
+    }
+
+    #[test]
+    fn reports_why_it_could_not_start_and_leaves_nothing() {
+        let file = tempfile::tempfile().unwrap();
+        let missing = run(c"/no/such/program", &[], &file).err().unwrap();
+        assert_eq!(missing.kind(), io::ErrorKind::NotFound);
+        let not_executable = run(c"/etc/passwd", &[], &file).err().unwrap();
+        assert_eq!(not_executable.kind(), io::ErrorKind::PermissionDenied);
+    }
+}

@@ -1,0 +1,146 @@
+//! Who descends from whom, read from `/proc`, and signals that cannot hit a stranger: a process is named by its id
+//! and its start time, and signalled through a pidfd opened before the start time is checked.
+
+use std::collections::{HashMap, HashSet};
+use std::path::Path;
+
+use gpulane_model::env_vars;
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
+
+/// A process at the moment of looking.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) struct Process {
+    pub(crate) pid: Pid,
+    pub(crate) parent: i32,
+    /// Ticks since boot; with the pid it names the process for good.
+    pub(crate) start: u64,
+    /// `Z` has ended and waits to be reaped.
+    pub(crate) state: u8,
+}
+
+/// Which job a process says it belongs to, by its environment.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Tag {
+    pub(crate) run: String,
+    pub(crate) job: String,
+    pub(crate) attempt: u32,
+}
+
+/// All processes of the machine, once.
+pub(crate) struct Table {
+    processes: HashMap<i32, Process>,
+}
+
+impl Table {
+    pub(crate) fn read() -> Self {
+        let processes = std::fs::read_dir("/proc")
+            .into_iter()
+            .flatten()
+            .flatten()
+            .filter_map(|entry| entry.file_name().to_str()?.parse().ok().and_then(Pid::from_raw))
+            .filter_map(look)
+            .map(|process| (process.pid.as_raw_nonzero().get(), process))
+            .collect();
+        Self { processes }
+    }
+
+    pub(crate) fn children_of(&self, parent: Pid) -> Vec<Pid> {
+        let parent = parent.as_raw_nonzero().get();
+        self.processes.values().filter(|process| process.parent == parent).map(|process| process.pid).collect()
+    }
+
+    /// The living among `roots` and all their descendants.
+    pub(crate) fn closure(&self, roots: &[Pid]) -> Vec<Process> {
+        let mut members: HashSet<i32> = roots.iter().map(|pid| pid.as_raw_nonzero().get()).collect();
+        let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
+        for process in self.processes.values() {
+            children.entry(process.parent).or_default().push(process.pid.as_raw_nonzero().get());
+        }
+        let mut open: Vec<i32> = members.iter().copied().collect();
+        while let Some(pid) = open.pop() {
+            for child in children.get(&pid).into_iter().flatten() {
+                if members.insert(*child) {
+                    open.push(*child);
+                }
+            }
+        }
+        members
+            .into_iter()
+            .filter_map(|pid| self.processes.get(&pid))
+            .filter(|process| process.state != b'Z')
+            .copied()
+            .collect()
+    }
+
+    /// The living whose environment names this run directory: for what outlived its engine and guardian.
+    pub(crate) fn tagged(&self, run: &Path) -> Vec<Process> {
+        self.processes
+            .values()
+            .filter(|process| process.state != b'Z')
+            .filter(|process| tag_of(process.pid).is_some_and(|tag| Path::new(&tag.run) == run))
+            .copied()
+            .collect()
+    }
+}
+
+/// One process, or `None` if it is gone.
+pub(crate) fn look(pid: Pid) -> Option<Process> {
+    let stat = std::fs::read(format!("/proc/{}/stat", pid.as_raw_nonzero())).ok()?;
+    parse_stat(pid, &stat)
+}
+
+fn parse_stat(pid: Pid, stat: &[u8]) -> Option<Process> {
+    // The command name stands in parentheses and may hold anything, parentheses too.
+    let after_name = stat.iter().rposition(|byte| *byte == b')')? + 2;
+    let rest = std::str::from_utf8(stat.get(after_name..)?).ok()?;
+    let mut fields = rest.split_ascii_whitespace();
+    let state = *fields.next()?.as_bytes().first()?;
+    let parent = fields.next()?.parse().ok()?;
+    let start = fields.nth(17)?.parse().ok()?;
+    Some(Process { pid, parent, start, state })
+}
+
+/// Sends `signal` unless the process is gone. Never hits another one that got its id since.
+pub(crate) fn signal(process: &Process, signal: Signal) {
+    let Ok(pidfd) = pidfd_open(process.pid, PidfdFlags::empty()) else { return };
+    if look(process.pid).is_some_and(|now| now.start == process.start) {
+        // Already ended is what we wanted.
+        let _ = pidfd_send_signal(&pidfd, signal);
+    }
+}
+
+/// What the process's environment says, if it is ours to read and says anything.
+pub(crate) fn tag_of(pid: Pid) -> Option<Tag> {
+    let environ = std::fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).ok()?;
+    let value = |name: &str| {
+        environ.split(|byte| *byte == 0).find_map(|entry| {
+            let text = std::str::from_utf8(entry).ok()?;
+            text.strip_prefix(name)?.strip_prefix('=').map(str::to_owned)
+        })
+    };
+    Some(Tag {
+        run: value(env_vars::RUN)?,
+        job: value(env_vars::JOB)?,
+        attempt: value(env_vars::ATTEMPT)?.parse().ok()?,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn reads_a_stat_line_whose_name_tries_to_confuse() {
+        let line = b"42 (a) b (c)) S 7 8 9 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 12345 0 0";
+        let process = parse_stat(Pid::from_raw(42).unwrap(), line).unwrap();
+        assert_eq!((process.parent, process.start, process.state), (7, 12345, b'S'));
+    }
+
+    #[test]
+    fn finds_itself_below_its_parent() {
+        let me = rustix::process::getpid();
+        let table = Table::read();
+        let parent = Pid::from_raw(table.processes[&me.as_raw_nonzero().get()].parent).unwrap();
+        assert!(table.closure(&[parent]).iter().any(|process| process.pid == me));
+    }
+}
