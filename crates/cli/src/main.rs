@@ -1,1 +1,28 @@
-fn main() {}
+//! The binary. One program, three roles: the command a person types, and under other names the guardian and the
+//! engine it starts (see the runtime room). This file is a shim: it picks the role and is the only place that
+//! decides the process's exit.
+
+mod args;
+mod attach;
+mod commands;
+mod preflight;
+mod say;
+
+use std::panic::catch_unwind;
+
+use gpulane_model::ExitCode;
+use gpulane_runtime::{ENGINE, GUARDIAN};
+
+fn main() -> std::process::ExitCode {
+    let role = std::env::args_os().next().unwrap_or_default();
+    let code = catch_unwind(|| match role.to_str() {
+        Some(GUARDIAN) => gpulane_runtime::guardian_main(),
+        Some(ENGINE) => gpulane_runtime::engine_main(),
+        _ => commands::main().code(),
+    });
+    // The panic's own message has been printed; a person needs to know that it is not their fault.
+    std::process::ExitCode::from(code.unwrap_or_else(|_| {
+        say::error("this is a bug in gpulane; please report it with the message above");
+        ExitCode::Internal.code()
+    }))
+}

@@ -80,9 +80,4 @@ impl Phase {
             _ => None,
         }
     }
-
-    /// The runtime owes an answer about it.
-    pub(crate) fn is_active(self) -> bool {
-        matches!(self, Self::Starting { .. } | Self::Running { .. } | Self::Publishing { .. })
-    }
 }

@@ -31,10 +31,9 @@ impl From<RunLock> for OwnedFd {
     }
 }
 
-/// [`is_held`] takes the lock for an instant to find out whether it is free. So a lock that is taken may be a
-/// view looking, and only one that stays taken is another engine.
-const TRIES: u32 = 10;
-const BETWEEN: Duration = Duration::from_millis(5);
+/// How long views that look may be in the way, all in all.
+const TRIES: u32 = 500;
+const BETWEEN: Duration = Duration::from_millis(1);
 
 pub(crate) fn take(run: &Path, path: &Path) -> Result<RunLock, RunDirError> {
     let mut file = OpenOptions::new()
@@ -45,19 +44,29 @@ pub(crate) fn take(run: &Path, path: &Path) -> Result<RunLock, RunDirError> {
         .mode(0o600)
         .open(path)
         .map_err(RunDirError::io("open", path))?;
-    for last in (0..TRIES).rev().map(|left| left == 0) {
-        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-            Ok(()) => {
-                write_pid(&mut file).map_err(RunDirError::io("write", path))?;
-                return Ok(RunLock { file });
-            }
-            Err(Errno::WOULDBLOCK) if last => break,
-            Err(Errno::WOULDBLOCK) => std::thread::sleep(BETWEEN),
-            Err(Errno::INTR) => {}
-            Err(error) => return Err(RunDirError::io("lock", path)(error.into())),
+    for _ in 0..TRIES {
+        if try_lock(&file, FlockOperation::NonBlockingLockExclusive, path)? {
+            write_pid(&mut file).map_err(RunDirError::io("write", path))?;
+            return Ok(RunLock { file });
         }
+        // `is_held` shares the lock for an instant to find out whether it is free. Whoever shares is a view, so
+        // if it can be shared now, there is no other engine.
+        if !try_lock(&file, FlockOperation::NonBlockingLockShared, path)? {
+            break;
+        }
+        flock(&file, FlockOperation::Unlock)
+            .map_err(|error| RunDirError::io("unlock", path)(error.into()))?;
+        std::thread::sleep(BETWEEN);
     }
     Err(RunDirError::Locked { path: run.to_owned(), pid: read_pid(&mut file) })
+}
+
+fn try_lock(file: &File, how: FlockOperation, path: &Path) -> Result<bool, RunDirError> {
+    match flock(file, how) {
+        Ok(()) => Ok(true),
+        Err(Errno::WOULDBLOCK) => Ok(false),
+        Err(error) => Err(RunDirError::io("lock", path)(error.into())),
+    }
 }
 
 /// Whether somebody holds the lock. A file that cannot be looked at counts as free: taking it will tell.

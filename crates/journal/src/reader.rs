@@ -11,7 +11,7 @@ use crate::line::{self, LineError};
 use crate::{JOURNAL_FORMAT, JournalError};
 
 /// No record comes near this; whatever is longer is not a line, and must not fill the memory.
-pub(crate) const LONGEST_LINE: u64 = 64 << 20;
+pub(crate) const LONGEST_LINE: u64 = 16 << 20;
 
 /// A stretch of the file up to a newline or the end.
 pub(crate) struct RawLine<'a> {
@@ -38,12 +38,7 @@ pub(crate) struct Lines<R> {
 
 impl<R: Read> Lines<R> {
     pub(crate) fn of(file: R) -> Self {
-        Self {
-            reader: BufReader::with_capacity(1 << 18, file),
-            buffer: Vec::new(),
-            offset: 0,
-            number: 0,
-        }
+        Self { reader: BufReader::with_capacity(1 << 18, file), buffer: Vec::new(), offset: 0, number: 0 }
     }
 
     pub(crate) fn next(&mut self) -> io::Result<Option<RawLine<'_>>> {
@@ -98,9 +93,7 @@ impl Fault {
     pub(crate) fn at(self, path: &Path, line: u64, offset: u64) -> JournalError {
         match self {
             Self::Newer(format) => JournalError::NewerFormat { path: path.to_owned(), format },
-            other => {
-                JournalError::Damaged { path: path.to_owned(), line, offset, reason: other.to_string() }
-            }
+            other => JournalError::Damaged { path: path.to_owned(), line, offset, reason: other.to_string() },
         }
     }
 }
@@ -175,8 +168,8 @@ pub(crate) fn fold(path: &Path, file: impl Read, plan: &Plan) -> Result<Folded, 
             folded.tail = Tail::Unended { record, junk: length - record };
             &mut line.bytes[found]
         };
-        let (record, _) = read_record(record, folded.state.last_seq + 1)
-            .map_err(|fault| fault.at(path, number, offset))?;
+        let (record, _) =
+            read_record(record, folded.state.last_seq + 1).map_err(|fault| fault.at(path, number, offset))?;
         folded.state.apply(&record);
     }
     Ok(folded)

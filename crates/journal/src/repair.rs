@@ -52,7 +52,8 @@ impl Repair {
                 "the journal was damaged: {kept} records kept, {lost} lost; the damaged one is kept as {aside}"
             ));
         }
-        (self.cut > 0).then(|| format!("cut {} bytes of an unfinished write from the journal's end", self.cut))
+        (self.cut > 0)
+            .then(|| format!("cut {} bytes of an unfinished write from the journal's end", self.cut))
     }
 }
 

@@ -48,6 +48,11 @@ impl RunDir {
         }
     }
 
+    /// Where a run would be: for showing what would run. Nothing is made or looked at.
+    pub fn planned(path: &Path) -> Result<Self, RunDirError> {
+        Ok(Self { root: absolute(path)?.into() })
+    }
+
     /// The run a person means: a directory, or the unique beginning of a name under `runs`.
     pub fn find(text: &str, runs: &Path) -> Result<Self, RunDirError> {
         find::find(text, runs)
@@ -166,7 +171,7 @@ impl RunDir {
             Ok(plan) => plan,
             Err(error) => {
                 // A newer shape explains why it cannot be read.
-                let newer = serde_json::from_slice::<Format>(&text).ok().filter(|found| found.is_newer());
+                let newer = serde_json::from_slice::<Format>(&text).ok().filter(Format::is_newer);
                 return Err(match newer {
                     Some(Format { format }) => RunDirError::NewerPlan { path, format },
                     None => RunDirError::BadPlan { path, reason: error.to_string() },

@@ -74,7 +74,7 @@ impl<W: Write> Rescue<'_, W> {
         let mut open_end = false;
         while let Some(line) = lines.next()? {
             let before = self.kept;
-            self.from_line(line.bytes)?;
+            self.rescue_line(line.bytes)?;
             open_end = self.kept == before && line.complete;
         }
         self.lost += u64::from(open_end);
@@ -82,7 +82,7 @@ impl<W: Write> Rescue<'_, W> {
     }
 
     /// A line may hold several records where the newline between them was hit.
-    fn from_line(&mut self, mut bytes: &mut [u8]) -> io::Result<()> {
+    fn rescue_line(&mut self, mut bytes: &mut [u8]) -> io::Result<()> {
         while let Some(found) = line::find_record(bytes) {
             let (head, rest) = bytes.split_at_mut(found.end);
             self.keep(&mut head[found.start..])?;

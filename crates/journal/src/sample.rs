@@ -1,12 +1,12 @@
 //! A small run as an engine would journal it: for tests only.
 
 use gpulane_model::{
-    Attempt, Bytes, Config, Event, FailReason, Failure, Gpu, GpuKind, Job, LaneId, Machine, Millis, PLAN_FORMAT,
-    Plan, ProcessExit, Record, RunSettings, RunState, Stage, StageId,
+    Attempt, Bytes, Config, Event, FailReason, Failure, Gpu, GpuKind, Job, LaneId, Machine, Millis,
+    PLAN_FORMAT, Plan, ProcessExit, Record, RunSettings, RunState, Stage, StageId,
 };
 
 /// Twelve trainings, each followed by nothing.
-pub fn plan() -> Plan {
+pub(crate) fn plan() -> Plan {
     let mut stage = Stage::named("train");
     stage.command = vec!["python".into(), "train.py".into()];
     stage.jobs = 0..12;
@@ -18,21 +18,24 @@ pub fn plan() -> Plan {
             source: None,
         })
         .collect();
-    Plan { format: PLAN_FORMAT, name: "sample".into(), run: RunSettings::default(), stages: vec![stage], jobs }
+    Plan {
+        format: PLAN_FORMAT,
+        name: "sample".into(),
+        run: RunSettings::default(),
+        stages: vec![stage],
+        jobs,
+    }
 }
 
 /// Two simulated GPUs.
-pub fn machine() -> Machine {
-    let gpu = |index| Gpu {
-        uuid: format!("GPU-sim-{index}"),
-        name: "simulated".into(),
-        memory: Bytes(24 << 30),
-    };
+pub(crate) fn machine() -> Machine {
+    let gpu =
+        |index| Gpu { uuid: format!("GPU-sim-{index}"), name: "simulated".into(), memory: Bytes(24 << 30) };
     Machine { kind: GpuKind::Sim, gpus: vec![gpu(0), gpu(1)], lanes_per_gpu: 1, cores: 2, cpu_lanes: 0 }
 }
 
 /// The first event of a run.
-pub fn run_started() -> Event {
+pub(crate) fn run_started() -> Event {
     Event::RunStarted {
         format: 1,
         name: "sample".into(),
@@ -44,7 +47,7 @@ pub fn run_started() -> Event {
 }
 
 /// An event about the job with this index.
-pub fn started(index: u32, attempt: u32) -> Event {
+pub(crate) fn started(index: u32, attempt: u32) -> Event {
     Event::JobStarted {
         job: format!("train/seed={index}"),
         attempt: Attempt(attempt),
@@ -55,7 +58,7 @@ pub fn started(index: u32, attempt: u32) -> Event {
 }
 
 /// The same job's success.
-pub fn succeeded(index: u32, attempt: u32) -> Event {
+pub(crate) fn succeeded(index: u32, attempt: u32) -> Event {
     let job = format!("train/seed={index}");
     Event::JobSucceeded { job, attempt: Attempt(attempt), seconds: 1.5, peak_vram: Some(6 << 30) }
 }
@@ -65,7 +68,7 @@ fn failed(index: u32, attempt: u32, failure: Failure) -> Event {
 }
 
 /// About forty events: successes, a retry, an interruption, a resume, a skip, a full disk, odd characters.
-pub fn events() -> Vec<Event> {
+pub(crate) fn events() -> Vec<Event> {
     let mut events = vec![run_started()];
     for index in 0..8 {
         events.push(started(index, 1));
@@ -98,25 +101,25 @@ pub fn events() -> Vec<Event> {
 }
 
 /// The same with their numbers and times.
-pub fn records() -> Vec<Record> {
+pub(crate) fn records() -> Vec<Record> {
     let number = |(seq, event)| Record { seq, time: Millis(1_700_000_000_000 + seq * 10), event };
     (1..).zip(events()).map(number).collect()
 }
 
 /// The journal's bytes.
-pub fn journal() -> Vec<u8> {
-    records().iter().flat_map(|record| (crate::encode(record) + "\n").into_bytes()).collect()
+pub(crate) fn journal() -> Vec<u8> {
+    records().iter().flat_map(|record| (super::encode(record) + "\n").into_bytes()).collect()
 }
 
 /// The state after some of the records.
-pub fn state<'a>(records: impl IntoIterator<Item = &'a Record>) -> RunState {
+pub(crate) fn state<'a>(records: impl IntoIterator<Item = &'a Record>) -> RunState {
     let mut state = RunState::new(&plan());
     records.into_iter().for_each(|record| state.apply(record));
     state
 }
 
 /// All of a state that can be compared.
-pub fn facts(state: &RunState) -> String {
+pub(crate) fn facts(state: &RunState) -> String {
     format!(
         "{:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?} {:?}",
         state.jobs,

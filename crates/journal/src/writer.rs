@@ -61,8 +61,8 @@ impl Journal {
         let opened = repair::open(dir, plan, mode)?;
         let path = dir.journal_file();
         let writer = Writer::new(opened.file, &path, opened.length, on_commit);
-        let journal =
-            Self::start(writer, opened.state.last_seq).map_err(JournalError::io("start a writer for", &path))?;
+        let journal = Self::start(writer, opened.state.last_seq)
+            .map_err(JournalError::io("start a writer for", &path))?;
         Ok((journal, opened.state, opened.repair))
     }
 

@@ -87,14 +87,15 @@ fn job(table: &DeTable<'_>, span: &Span, entries: &mut Entries, problems: &mut P
                 name_span = node.span();
                 name = written.map(|written| written.value);
             }
-            "config" => match node.get_ref() {
-                DeValue::Table(table) => config = entry(table, &mut entries.keys, problems),
-                _ => {
-                    damaged = true;
+            "config" => {
+                if let DeValue::Table(table) = node.get_ref() {
+                    config = entry(table, &mut entries.keys, problems);
+                } else {
+                    config = None;
                     wrong_kind("config", "a table", node, problems)
                         .help("write for example `config = { lr = 0.001 }`");
                 }
-            },
+            }
             other => unknown(other, &key.span(), problems),
         }
     }
@@ -102,7 +103,11 @@ fn job(table: &DeTable<'_>, span: &Span, entries: &mut Entries, problems: &mut P
     let Some(config) = config.filter(|_| !damaged) else { return };
     let derived = name.clone().unwrap_or_else(|| names::from_config(&config));
     if derived.is_empty() {
-        let message = if name.is_some() { "a job's name must not be empty" } else { "this job has neither name nor config" };
+        let message = if name.is_some() {
+            "a job's name must not be empty"
+        } else {
+            "this job has neither name nor config"
+        };
         problems.error(&name_span, message).help("give it `name = \"…\"`, or a config to be named after");
         return;
     }
@@ -119,7 +124,6 @@ fn unknown(key: &str, span: &Span, problems: &mut Problems<'_>) {
             .error(span, format!("`{key}` belongs to the stage, not to one job"))
             .label("everything below `[[stage.job]]` is this job's")
             .help(format!("move `{key}` above the first `[[stage.job]]`"));
-    } else if keys::JOB.contains(&key) {
     } else {
         keys::unknown(key, span, &keys::JOB, "a job", problems);
     }

@@ -150,4 +150,5 @@ pub(crate) fn unknown_in_plan(key: &str, span: &Span, problems: &mut Problems<'_
 }
 
 /// How stages are written.
-pub(crate) const STAGE_HELP: &str = "each stage begins with a line `[[stage]]`, then `name = \"…\"` and `command = […]`";
+pub(crate) const STAGE_HELP: &str =
+    "each stage begins with a line `[[stage]]`, then `name = \"…\"` and `command = […]`";

@@ -7,25 +7,27 @@ use toml::de::DeValue;
 use crate::diagnostic::Span;
 use crate::keys;
 use crate::problems::Problems;
-use crate::reader::{Node, Placed, count, duration, is_damage, text, texts, wrong_kind};
+use crate::reader::{Limit, Node, Placed, count, duration, is_damage, text, texts, wrong_kind};
 
-/// The watchdog; `Some(None)` is `"off"`.
-pub(crate) fn hang(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Option<Hang>> {
+/// The watchdog.
+pub(crate) fn hang(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Limit<Hang>> {
     if node.get_ref().as_str() == Some("off") {
-        return Some(None);
+        return Some(Limit::Off);
     }
     let hang = match node.get_ref() {
         DeValue::Table(_) => hang_table(node, problems),
         _ => hang_after("hang", node, problems).map(|after| Hang { after, action: HangAction::default() }),
     };
     problems.not_yet("`hang`", &node.span());
-    hang.map(Some)
+    hang.map(Limit::At)
 }
 
 fn hang_after(key: &str, node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Millis> {
     let after = duration(key, node, problems)?;
     if after.0 == 0 {
-        problems.error(&node.span(), format!("`{key}` must be longer than 0")).help("write \"off\" for no watchdog");
+        problems
+            .error(&node.span(), format!("`{key}` must be longer than 0"))
+            .help("write \"off\" for no watchdog");
         return None;
     }
     Some(after)
@@ -101,14 +103,11 @@ pub(crate) fn standbys(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<S
 }
 
 pub(crate) fn start_gate(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<StartGate> {
-    let gate = match node.get_ref() {
-        DeValue::String(_) => {
-            one_of("start_gate", &[("auto", StartGate::Auto), ("off", StartGate::Off)], node, problems)?
-        }
-        _ => {
-            let expected = "\"auto\", \"off\" or a number of starts at once";
-            StartGate::AtOnce(count("start_gate", expected, 1..=100_000, node, problems)?)
-        }
+    let gate = if node.get_ref().is_str() {
+        one_of("start_gate", &[("auto", StartGate::Auto), ("off", StartGate::Off)], node, problems)?
+    } else {
+        let expected = "\"auto\", \"off\" or a number of starts at once";
+        StartGate::AtOnce(count("start_gate", expected, 1..=100_000, node, problems)?)
     };
     if gate != StartGate::Off {
         problems.not_yet("`start_gate`", &node.span());

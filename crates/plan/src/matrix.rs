@@ -39,6 +39,10 @@ pub(crate) struct Matrix {
     pub(crate) axes: Vec<Axis>,
     /// Axes that go in step, as indices; each axis in one of them at most.
     pub(crate) zips: Vec<Vec<usize>>,
+    /// For each axis: whether it is in one of `zips`.
+    paired: Vec<bool>,
+    /// Axes by key.
+    index: HashMap<String, usize>,
     pub(crate) excludes: Vec<Exclude>,
     pub(crate) include: Entries,
     /// Something was wrong and reported: it must not be expanded.
@@ -51,7 +55,7 @@ pub(crate) fn read(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Matri
             .help("write `[stage.matrix]`, then one line per key: `lr = [0.1, 0.01]`");
         return None;
     };
-    let mut matrix = Matrix { span: node.span(), ..Matrix::default() };
+    let mut matrix = Matrix::at(node.span());
     for (key, node) in table {
         if keys::MATRIX.contains(&key.get_ref().as_ref()) {
             continue;
@@ -65,7 +69,7 @@ pub(crate) fn read(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Matri
             "zip" => matrix.read_zips(node, problems),
             "exclude" => matrix.read_excludes(node, problems),
             "include" => {
-                let count = node.get_ref().as_array().map_or(0, Vec::len);
+                let count = node.get_ref().as_array().map_or(0, |items| items.len());
                 matrix.include = entries::include(node, problems);
                 matrix.flawed |= matrix.include.points.len() != count;
             }
@@ -83,6 +87,11 @@ pub(crate) fn read(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Matri
 }
 
 impl Matrix {
+    /// One without axes.
+    pub(crate) fn at(span: Span) -> Self {
+        Self { span, ..Self::default() }
+    }
+
     fn read_axis(&mut self, key: &str, span: Span, node: &Node<'_>, problems: &mut Problems<'_>) {
         let mut axis = Axis { key: key.to_owned(), span, values: Vec::new() };
         let mut sound = entries::check_key(key, &axis.span, problems);
@@ -109,11 +118,18 @@ impl Matrix {
             }
         }
         self.flawed |= !sound;
-        self.axes.push(axis);
+        self.push(axis);
     }
 
-    pub(crate) fn axis(&self, key: &str) -> Option<usize> {
-        self.axes.iter().position(|axis| axis.key == key)
+    /// Adds an axis; false if its key is taken.
+    pub(crate) fn push(&mut self, axis: Axis) -> bool {
+        if self.index.contains_key(&axis.key) {
+            return false;
+        }
+        self.index.insert(axis.key.clone(), self.axes.len());
+        self.axes.push(axis);
+        self.paired.push(false);
+        true
     }
 
     fn read_zips(&mut self, node: &Node<'_>, problems: &mut Problems<'_>) {
@@ -142,7 +158,7 @@ impl Matrix {
         let mut group: Vec<usize> = Vec::new();
         for name in names {
             let Some(axis) = self.known_axis(&name.value, &name.span, "zip", problems) else { continue };
-            if group.contains(&axis) || self.zips.iter().any(|other| other.contains(&axis)) {
+            if std::mem::replace(&mut self.paired[axis], true) {
                 problems
                     .error(&name.span, format!("`{}` is paired twice", name.value))
                     .help("a key goes in step with one group only");
@@ -176,7 +192,7 @@ impl Matrix {
         place: &str,
         problems: &mut Problems<'_>,
     ) -> Option<usize> {
-        let axis = self.axis(name);
+        let axis = self.index.get(name).copied();
         if axis.is_none() {
             self.flawed = true;
             if problems.surely_unknown(name) {
@@ -267,8 +283,8 @@ impl Matrix {
         }
         let mut done = vec![false; self.zips.len()];
         let mut groups = Vec::with_capacity(self.axes.len());
-        for axis in 0..self.axes.len() {
-            match group_of[axis] {
+        for (axis, zip) in group_of.into_iter().enumerate() {
+            match zip {
                 None => groups.push(vec![axis]),
                 Some(zip) if !done[zip] => {
                     done[zip] = true;

@@ -20,6 +20,11 @@ impl Default for Nearest {
 }
 
 impl Nearest {
+    /// Whether nothing is left: then lists of right words are too long for everyone, too.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.left == 0
+    }
+
     /// The candidate that `word` most likely meant, if one is near enough.
     pub(crate) fn find<'c>(
         &mut self,
@@ -40,7 +45,8 @@ impl Nearest {
                 continue;
             }
             let score = similarity(&lower, &candidate.to_lowercase());
-            if best.is_none_or(|(most, _)| score > most) {
+            // Equal scores: by alphabet, since candidates may come from a map in any order.
+            if best.is_none_or(|(most, word)| score > most || (score - most).abs() < 1e-9 && candidate < word) {
                 best = Some((score, candidate));
             }
         }
@@ -53,7 +59,7 @@ impl Nearest {
 fn similarity(word: &str, candidate: &str) -> f64 {
     let edits = strsim::normalized_damerau_levenshtein(word, candidate);
     let shared_start = strsim::jaro_winkler(word, candidate);
-    if shared_start > 0.9 { edits.max(shared_start) } else { edits }
+    if shared_start > 0.87 { edits.max(shared_start) } else { edits }
 }
 
 /// `, did you mean `x`?` for the end of a message, or nothing.

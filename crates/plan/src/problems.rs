@@ -20,6 +20,8 @@ pub(crate) struct Problems<'s> {
     words: HashMap<&'s str, u32>,
     /// Keys that are checked but do nothing yet: where first, and how often.
     not_yet: BTreeMap<&'static str, (Span, u32)>,
+    /// The flag being read, if it is one: then remedies are flags too.
+    pub(crate) flag: Option<String>,
     /// Right words for wrong ones.
     pub(crate) nearest: Nearest,
 }
@@ -34,6 +36,7 @@ impl<'s> Problems<'s> {
             line_starts: Vec::new(),
             words: HashMap::new(),
             not_yet: BTreeMap::new(),
+            flag: None,
             nearest: Nearest::default(),
         }
     }
@@ -65,6 +68,15 @@ impl<'s> Problems<'s> {
         self.not_yet.entry(what).or_insert_with(|| (span.clone(), 0)).1 += 1;
     }
 
+    /// How to write this value for this key, in TOML or as the flag it came from.
+    pub(crate) fn assignment(&self, key: &str, value: &str) -> String {
+        match &self.flag {
+            Some(flag) if value.contains(' ') => format!("`{flag} {value}`"),
+            Some(flag) => format!("`{flag} {}`", value.trim_matches('"')),
+            None => format!("`{key} = {value}`"),
+        }
+    }
+
     /// A word that names nothing. In a damaged text only one that stands nowhere else is surely wrong; what the
     /// others name may have been lost with the damage.
     pub(crate) fn surely_unknown(&self, word: &str) -> bool {
@@ -93,7 +105,13 @@ impl<'s> Problems<'s> {
     }
 
     fn add(&mut self, severity: Severity, span: &Span, message: String) -> &mut Diagnostic {
-        self.push(Diagnostic { severity, message, span: Some(span.clone()), label: String::new(), help: None })
+        self.push(Diagnostic {
+            severity,
+            message,
+            span: Some(span.clone()),
+            label: String::new(),
+            help: None,
+        })
     }
 
     fn push(&mut self, diagnostic: Diagnostic) -> &mut Diagnostic {

@@ -27,6 +27,22 @@ impl<T> Placed<T> {
     }
 }
 
+/// A limit that can be lifted: `"off"` undoes a default.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Limit<T> {
+    Off,
+    At(T),
+}
+
+impl<T> Limit<T> {
+    pub(crate) fn at(self) -> Option<T> {
+        match self {
+            Self::Off => None,
+            Self::At(limit) => Some(limit),
+        }
+    }
+}
+
 /// Whether the parser put this in place of a value it could not read; it has said so itself.
 pub(crate) fn is_damage(node: &Node<'_>) -> bool {
     node.span() == (0..0)
@@ -53,18 +69,18 @@ pub(crate) fn wrong_kind<'p>(
     problems: &'p mut Problems<'_>,
 ) -> &'p mut Diagnostic {
     let found = kind(node.get_ref());
-    problems.error(&node.span(), format!("`{key}` must be {expected}, not {found}")).label(format!("this is {found}"))
+    problems
+        .error(&node.span(), format!("`{key}` must be {expected}, not {found}"))
+        .label(format!("this is {found}"))
 }
 
 pub(crate) fn text(key: &str, node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Placed<String>> {
-    match node.get_ref() {
-        DeValue::String(text) => Some(Placed::new(text.clone().into_owned(), node.span())),
-        _ => {
-            let quoted = quoted(node, problems.text());
-            wrong_kind(key, "a string", node, problems).maybe_help(quoted.map(|text| format!("write {text}")));
-            None
-        }
+    if let DeValue::String(text) = node.get_ref() {
+        return Some(Placed::new(text.clone().into_owned(), node.span()));
     }
+    let quoted = quoted(node, problems.text());
+    wrong_kind(key, "a string", node, problems).maybe_help(quoted.map(|text| format!("write {text}")));
+    None
 }
 
 /// A scalar as it would stand in quotes.
@@ -76,11 +92,7 @@ pub(crate) fn quoted(node: &Node<'_>, source: &str) -> Option<String> {
 }
 
 /// A list of strings; a single string counts as a list of one. `None` if any is wrong.
-pub(crate) fn texts(
-    key: &str,
-    node: &Node<'_>,
-    problems: &mut Problems<'_>,
-) -> Option<Vec<Placed<String>>> {
+pub(crate) fn texts(key: &str, node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Vec<Placed<String>>> {
     match node.get_ref() {
         DeValue::String(text) => Some(vec![Placed::new(text.clone().into_owned(), node.span())]),
         DeValue::Array(items) => {
@@ -117,9 +129,8 @@ pub(crate) fn count(
     problems: &mut Problems<'_>,
 ) -> Option<u32> {
     let DeValue::Integer(written) = node.get_ref() else {
-        let number = as_count(node.get_ref());
-        wrong_kind(key, expected, node, problems)
-            .maybe_help(number.map(|number| format!("write `{key} = {number}`")));
+        let help = as_count(node.get_ref()).map(|number| problems.assignment(key, &number.to_string()));
+        wrong_kind(key, expected, node, problems).maybe_help(help.map(|right| format!("write {right}")));
         return None;
     };
     let number = integer(node.get_ref()).and_then(|number| u32::try_from(number).ok());
@@ -153,22 +164,24 @@ pub(crate) fn duration(key: &str, node: &Node<'_>, problems: &mut Problems<'_>) 
             Ok(duration) => Some(duration),
             Err(error) => {
                 let unit = text.trim().parse::<u64>().ok().and_then(seconds_as_text);
+                let help = unit.map(|text| format!("write {}", problems.assignment(key, &text)));
                 problems
                     .error(&node.span(), format!("`{key}`: {error}"))
                     .label("expected a duration")
-                    .maybe_help(unit.map(|text| format!("write `{key} = \"{text}\"`")));
+                    .maybe_help(help);
                 None
             }
         },
         DeValue::Integer(_) | DeValue::Float(_) => {
             let seconds = integer(node.get_ref()).and_then(|number| u64::try_from(number).ok());
+            let help = match seconds.and_then(seconds_as_text) {
+                Some(text) => format!("if seconds are meant, write {}", problems.assignment(key, &text)),
+                None => format!("write for example {}", problems.assignment(key, "\"2h 30m\"")),
+            };
             problems
                 .error(&node.span(), format!("`{key}` needs a unit"))
                 .label("seconds, minutes or hours?")
-                .help(match seconds.and_then(seconds_as_text) {
-                    Some(text) => format!("if seconds are meant, write `{key} = \"{text}\"`"),
-                    None => format!("write for example `{key} = \"2h 30m\"`"),
-                });
+                .help(help);
             None
         }
         _ => {
@@ -178,8 +191,9 @@ pub(crate) fn duration(key: &str, node: &Node<'_>, problems: &mut Problems<'_>) 
     }
 }
 
+/// In quotes, as it would be written.
 fn seconds_as_text(seconds: u64) -> Option<String> {
     // Beyond a year it was hardly meant as seconds.
     (seconds > 0 && seconds <= 31_536_000)
-        .then(|| humantime::format_duration(Duration::from_secs(seconds)).to_string())
+        .then(|| format!("\"{}\"", humantime::format_duration(Duration::from_secs(seconds))))
 }

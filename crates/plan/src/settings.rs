@@ -13,7 +13,7 @@ use crate::entries::{self, Entries};
 use crate::later::{self, one_of};
 use crate::matrix::{self, Matrix};
 use crate::problems::Problems;
-use crate::reader::{Node, Placed, boolean, count, duration, is_damage, text, texts, wrong_kind};
+use crate::reader::{Limit, Node, Placed, boolean, count, duration, is_damage, text, texts, wrong_kind};
 
 /// What was written for a stage or as defaults. `None`: not written, or wrong and reported.
 #[derive(Clone, Default)]
@@ -28,15 +28,12 @@ pub(crate) struct Settings {
     pub(crate) memory: Option<Memory>,
     pub(crate) cpus: Option<Cpus>,
     pub(crate) parallel: Option<u32>,
-    /// `Some(None)`: "off", to undo a default.
-    pub(crate) timeout: Option<Option<Millis>>,
+    pub(crate) timeout: Option<Limit<Millis>>,
     pub(crate) grace: Option<Millis>,
     pub(crate) retries: Option<u32>,
     pub(crate) retry_delay: Option<Millis>,
-    /// `Some(None)`: "off".
-    pub(crate) max_failures: Option<Option<u32>>,
-    /// `Some(None)`: "off".
-    pub(crate) hang: Option<Option<Hang>>,
+    pub(crate) max_failures: Option<Limit<u32>>,
+    pub(crate) hang: Option<Limit<Hang>>,
     pub(crate) result: Option<Vec<String>>,
     pub(crate) standbys: Option<Standbys>,
     pub(crate) start_gate: Option<StartGate>,
@@ -131,9 +128,9 @@ impl Settings {
             "retry_delay" => self.retry_delay = duration(key, node, problems),
             "max_failures" => {
                 self.max_failures = if node.get_ref().as_str() == Some("off") {
-                    Some(None)
+                    Some(Limit::Off)
                 } else {
-                    count(key, "a whole number or \"off\"", 1..=u32::MAX, node, problems).map(Some)
+                    count(key, "a whole number or \"off\"", 1..=u32::MAX, node, problems).map(Limit::At)
                 }
             }
             _ => return false,
@@ -144,12 +141,13 @@ impl Settings {
     /// Takes from the defaults what is not written here. What runs (`command`, `entry`, `map`) and over which points
     /// (`matrix`, `job`, `foreach`) are taken as a whole or not at all; `env` key by key.
     pub(crate) fn fill_from(&mut self, defaults: &Self) {
-        if !self.has_any(&WORK) {
+        let (own_work, own_points) = (self.has_any(&WORK), self.has_any(&POINTS));
+        if !own_work {
             self.command.clone_from(&defaults.command);
             self.entry.clone_from(&defaults.entry);
             self.map.clone_from(&defaults.map);
         }
-        if !self.has_any(&POINTS) {
+        if !own_points {
             self.matrix.clone_from(&defaults.matrix);
             self.jobs.clone_from(&defaults.jobs);
             self.foreach.clone_from(&defaults.foreach);
@@ -176,15 +174,13 @@ impl Settings {
         self.standbys = self.standbys.or(defaults.standbys);
         self.start_gate = self.start_gate.or(defaults.start_gate);
         self.mps = self.mps.or(defaults.mps);
-        for written in &defaults.written {
-            if self.place_of(written.value).is_none() && !WORK.contains(&written.value) {
-                self.written.push(written.clone());
-            }
-        }
-        if !self.has_any(&WORK) {
-            self.written
-                .extend(defaults.written.iter().filter(|written| WORK.contains(&written.value)).cloned());
-        }
+        let taken = |key: &str| {
+            !(own_work && WORK.contains(&key) || own_points && POINTS.contains(&key))
+                && self.place_of(key).is_none()
+        };
+        let written: Vec<_> =
+            defaults.written.iter().filter(|written| taken(written.value)).cloned().collect();
+        self.written.extend(written);
     }
 
     /// The stage with these settings; references and jobs are filled in later.
@@ -198,12 +194,12 @@ impl Settings {
         stage.memory = self.memory.unwrap_or_default();
         stage.cpus = self.cpus.unwrap_or_default();
         stage.parallel = self.parallel.unwrap_or_default();
-        stage.timeout = self.timeout.flatten();
+        stage.timeout = self.timeout.and_then(Limit::at);
         stage.grace = self.grace.unwrap_or(stage.grace);
         stage.retries = self.retries.unwrap_or_default();
         stage.retry_delay = self.retry_delay.unwrap_or_default();
-        stage.max_failures = self.max_failures.flatten();
-        stage.hang = self.hang.unwrap_or(stage.hang);
+        stage.max_failures = self.max_failures.and_then(Limit::at);
+        stage.hang = self.hang.map_or(stage.hang, Limit::at);
         stage.result = self.result.clone().unwrap_or_default();
         stage.entry = self.entry.as_ref().map(|entry| entry.value.clone());
         stage.standbys = self.standbys.unwrap_or_default();
@@ -221,10 +217,11 @@ fn memory(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Memory> {
         DeValue::String(written) => written.trim(),
         DeValue::Integer(_) | DeValue::Float(_) => {
             let number = problems.text().get(span.clone()).unwrap_or("6").trim_start_matches(['-', '+']);
+            let right = problems.assignment("memory", &format!("\"{number}GiB\""));
             problems
                 .error(&span, "`memory` needs a unit")
                 .label("bytes, MiB or GiB?")
-                .help(format!("write `memory = \"{number}GiB\"`"));
+                .help(format!("write {right}"));
             return None;
         }
         _ => {
@@ -246,7 +243,9 @@ fn memory(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Memory> {
             Some(Memory::Reserve(bytes))
         }
         Ok(_) => {
-            problems.error(&span, "`memory` must be more than 0").help("for a stage without GPUs write `gpus = 0`");
+            problems
+                .error(&span, "`memory` must be more than 0")
+                .help("for a stage without GPUs write `gpus = 0`");
             None
         }
         Err(error) => {
@@ -265,9 +264,9 @@ fn cpus(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Cpus> {
     }
 }
 
-fn timeout(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Option<Millis>> {
+fn timeout(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Limit<Millis>> {
     if node.get_ref().as_str() == Some("off") {
-        return Some(None);
+        return Some(Limit::Off);
     }
     let timeout = duration("timeout", node, problems)?;
     if timeout.0 == 0 {
@@ -277,7 +276,7 @@ fn timeout(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Option<Millis
             .help("leave it out, or write \"off\", for no limit");
         return None;
     }
-    Some(Some(timeout))
+    Some(Limit::At(timeout))
 }
 
 fn foreach(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Placed<String>> {

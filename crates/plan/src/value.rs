@@ -44,7 +44,8 @@ fn nested(node: &Node<'_>, depth: usize, problems: &mut Problems<'_>) -> Option<
             let read: Vec<_> = table
                 .iter()
                 .map(|(key, value)| {
-                    nested(value, depth + 1, problems).map(|value| (key.get_ref().clone().into_owned(), value))
+                    nested(value, depth + 1, problems)
+                        .map(|value| (key.get_ref().clone().into_owned(), value))
                 })
                 .collect();
             read.into_iter().collect::<Option<Map<_, _>>>().map(Value::Object)
@@ -74,7 +75,11 @@ fn float(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Value> {
         problems
             .error(
                 &node.span(),
-                if unbounded { format!("JSON has no `{raw}`") } else { format!("`{raw}` is too large for a float") },
+                if unbounded {
+                    format!("JSON has no `{raw}`")
+                } else {
+                    format!("`{raw}` is too large for a float")
+                },
             )
             .help(format!("write it as a string: \"{raw}\""));
     }

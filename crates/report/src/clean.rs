@@ -41,7 +41,8 @@ fn push(clean: &mut String, c: char) {
         c if c.is_control() || matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}') => {
             let code = u32::from(c);
             // Writing to a String cannot fail.
-            let _ = if code < 0x100 { write!(clean, "\\x{code:02x}") } else { write!(clean, "\\u{{{code:x}}}") };
+            let _ =
+                if code < 0x100 { write!(clean, "\\x{code:02x}") } else { write!(clean, "\\u{{{code:x}}}") };
         }
         c => clean.push(c),
     }

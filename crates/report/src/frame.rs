@@ -93,7 +93,11 @@ fn run_row(frame: &Frame, palette: Palette, columns: usize) -> Drawn {
     let counts = &frame.counts;
     let mut parts = vec![
         (0, Style::Bold, format!("{}/{}", number(counts.ended()), number(frame.total))),
-        (2, Style::Bad, if counts.failed > 0 { format!("{} failed", number(counts.failed)) } else { String::new() }),
+        (
+            2,
+            Style::Bad,
+            if counts.failed > 0 { format!("{} failed", number(counts.failed)) } else { String::new() },
+        ),
         (
             3,
             Style::Warn,
@@ -202,8 +206,12 @@ pub(crate) fn extent(plan: &gpulane_model::Plan) -> String {
     if plan.stages.len() < 2 {
         return total;
     }
-    let mut stages: Vec<String> =
-        plan.stages.iter().take(5).map(|stage| format!("{} {}", stage.name, number(stage.jobs.end - stage.jobs.start))).collect();
+    let mut stages: Vec<String> = plan
+        .stages
+        .iter()
+        .take(5)
+        .map(|stage| format!("{} {}", stage.name, number(stage.jobs.end - stage.jobs.start)))
+        .collect();
     if plan.stages.len() > 5 {
         stages.push(format!("and {} more stages", plan.stages.len() - 5));
     }

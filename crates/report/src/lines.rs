@@ -13,6 +13,22 @@ pub(crate) struct Line<'a> {
     pub(crate) cut: bool,
 }
 
+/// Where in a line the stream stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Place {
+    /// In a line without `\r` so far.
+    Plain,
+    /// Behind a `\r`: in a progress bar.
+    Bar,
+    /// The last byte was `\r`: the next one decides whether it ends the line or starts a segment.
+    Returned {
+        /// It was not the line's first.
+        bar: bool,
+    },
+    /// Bytes were jumped over: what follows is no line until the next line end.
+    Lost,
+}
+
 /// Assembles the lines of one stream.
 #[derive(Debug)]
 pub(crate) struct Lines {
@@ -22,26 +38,21 @@ pub(crate) struct Lines {
     limit: usize,
     /// The segment was longer than `limit`.
     cut: bool,
-    /// The last byte was `\r`: the next one decides whether it ends the line or starts a segment.
-    returned: bool,
-    /// The line has had a `\r` in it: a progress bar.
-    progress: bool,
-    /// Bytes were jumped over; what follows is no line until the next line end.
-    resync: bool,
+    place: Place,
 }
 
 impl Lines {
     /// An assembler that keeps at most `limit` bytes of a line.
     pub(crate) fn new(limit: usize) -> Self {
-        Self { text: Vec::new(), limit, cut: false, returned: false, progress: false, resync: false }
+        Self { text: Vec::new(), limit, cut: false, place: Place::Plain }
     }
 
     /// Takes in a chunk and hands out the lines it completes.
     pub(crate) fn push(&mut self, mut bytes: &[u8], each: &mut dyn FnMut(Line<'_>)) {
-        if self.resync {
+        if self.place == Place::Lost {
             let Some(end) = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r')) else { return };
             bytes = &bytes[end + 1..];
-            self.resync = false;
+            self.place = Place::Plain;
         }
         while !bytes.is_empty() {
             let end = bytes.iter().position(|byte| matches!(byte, b'\n' | b'\r')).unwrap_or(bytes.len());
@@ -50,7 +61,7 @@ impl Lines {
             }
             match bytes.get(end) {
                 Some(b'\n') => self.end_line(each),
-                Some(_) => self.returned = true,
+                Some(_) => self.place = Place::Returned { bar: self.place != Place::Plain },
                 None => {}
             }
             bytes = bytes.get(end + 1..).unwrap_or_default();
@@ -62,27 +73,23 @@ impl Lines {
         if !self.text.is_empty() {
             self.end_line(each);
         }
-        *self = Self::new(self.limit);
+        self.restart(Place::Plain);
     }
 
     /// Bytes were jumped over: forgets the line begun and waits for the next one.
     pub(crate) fn jump(&mut self) {
-        *self = Self::new(self.limit);
-        self.resync = true;
+        self.restart(Place::Lost);
     }
 
     /// The line being written, and whether it is a progress bar.
     pub(crate) fn unfinished(&self) -> Option<(&[u8], bool)> {
         let text = self.text.trim_ascii_end();
-        (!text.is_empty()).then_some((text, self.progress || self.returned))
+        (!text.is_empty()).then_some((text, self.place != Place::Plain))
     }
 
     fn append(&mut self, bytes: &[u8]) {
-        if self.returned {
-            self.text.clear();
-            self.cut = false;
-            self.returned = false;
-            self.progress = true;
+        if matches!(self.place, Place::Returned { .. }) {
+            self.restart(Place::Bar);
         }
         let room = self.limit.saturating_sub(self.text.len());
         self.cut |= bytes.len() > room;
@@ -91,14 +98,17 @@ impl Lines {
 
     fn end_line(&mut self, each: &mut dyn FnMut(Line<'_>)) {
         // A bar that wiped itself out leaves nothing to show.
-        let wiped = self.progress && self.text.trim_ascii().is_empty();
-        if !wiped {
+        let bar = matches!(self.place, Place::Bar | Place::Returned { bar: true });
+        if !(bar && self.text.trim_ascii().is_empty()) {
             each(Line { text: &self.text, cut: self.cut });
         }
+        self.restart(Place::Plain);
+    }
+
+    fn restart(&mut self, place: Place) {
         self.text.clear();
         self.cut = false;
-        self.returned = false;
-        self.progress = false;
+        self.place = place;
     }
 }
 
@@ -111,7 +121,8 @@ mod tests {
     fn lines_of(chunks: &[&[u8]], limit: usize) -> Vec<(String, bool)> {
         let mut found = Vec::new();
         let mut lines = Lines::new(limit);
-        let mut keep = |line: Line<'_>| found.push((String::from_utf8_lossy(line.text).into_owned(), line.cut));
+        let mut keep =
+            |line: Line<'_>| found.push((String::from_utf8_lossy(line.text).into_owned(), line.cut));
         for chunk in chunks {
             lines.push(chunk, &mut keep);
         }

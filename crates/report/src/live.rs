@@ -58,7 +58,11 @@ impl Live {
     pub fn catch_up(&mut self, durable: Option<u64>) -> io::Result<()> {
         let Self { follower, view } = self;
         view.silent = true;
-        while follower.poll(durable, &mut |record, line| view.on_record(record, line)).map_err(io::Error::other)? > 0 {}
+        while follower
+            .poll(durable, &mut |record, line| view.on_record(record, line))
+            .map_err(io::Error::other)?
+            > 0
+        {}
         view.silent = false;
         view.skip_to_end(CATCH_UP_KEEP);
         Ok(())

@@ -75,22 +75,36 @@ impl Output {
     pub(crate) fn poll(&mut self, hear: Hear<'_>) {
         let from = self.last.map_or(Unbounded, Excluded);
         let behind: Vec<JobId> = self.tails.range((from, Unbounded)).map(|(job, _)| *job).collect();
-        let order = behind.iter().copied().chain(self.tails.keys().copied().take(self.tails.len() - behind.len()));
+        let order =
+            behind.iter().copied().chain(self.tails.keys().copied().take(self.tails.len() - behind.len()));
         let mut budget = PER_LOOK;
         for job in order.collect::<Vec<_>>() {
             if budget == 0 {
                 return;
             }
-            let Some((_, tails)) = self.tails.get_mut(&job) else { continue };
-            for (tail, stream) in tails.iter_mut().zip([Stream::Stdout, Stream::Stderr]) {
-                let path = tail.path().to_owned();
-                let read = tail.poll(PER_LOG, &mut self.chunk, &mut |found| {
-                    hear(Said { job, stream, found, path: &path });
-                });
-                budget = budget.saturating_sub(read);
-            }
+            budget = budget.saturating_sub(self.look(job, PER_LOG, hear));
             self.last = Some(job);
         }
+    }
+
+    /// Hands out all that is new of one job that still runs.
+    pub(crate) fn poll_job(&mut self, job: JobId, hear: Hear<'_>) {
+        while self.look(job, PER_LOG, hear) > 0 {}
+    }
+
+    fn look(&mut self, job: JobId, budget: usize, hear: Hear<'_>) -> usize {
+        let Self { tails, chunk, .. } = self;
+        let Some((_, tails)) = tails.get_mut(&job) else { return 0 };
+        let mut read = 0;
+        for (tail, stream) in tails.iter_mut().zip([Stream::Stdout, Stream::Stderr]) {
+            read += tail.poll(budget, chunk, &mut |found, path| hear(Said { job, stream, found, path }));
+        }
+        read
+    }
+
+    /// Whether this attempt is followed.
+    pub(crate) fn follows(&self, job: JobId, attempt: Attempt) -> bool {
+        self.tails.get(&job).is_some_and(|(followed, _)| *followed == attempt)
     }
 
     /// A job has ended: hands out the rest of what it printed and says how many bytes that was.
@@ -101,8 +115,7 @@ impl Output {
         };
         let mut read = 0;
         for (tail, stream) in tails.iter_mut().zip([Stream::Stdout, Stream::Stderr]) {
-            let path = tail.path().to_owned();
-            read += tail.finish(&mut self.chunk, &mut |found| hear(Said { job, stream, found, path: &path }));
+            read += tail.finish(&mut self.chunk, &mut |found, path| hear(Said { job, stream, found, path }));
         }
         read
     }
@@ -114,7 +127,8 @@ impl Output {
 
     /// Nothing more will be told of the jobs still running: hands out the rest of theirs.
     pub(crate) fn end_all(&mut self, hear: Hear<'_>) {
-        let jobs: Vec<(JobId, Attempt)> = self.tails.iter().map(|(job, (attempt, _))| (*job, *attempt)).collect();
+        let jobs: Vec<(JobId, Attempt)> =
+            self.tails.iter().map(|(job, (attempt, _))| (*job, *attempt)).collect();
         for (job, attempt) in jobs {
             self.end(job, attempt, hear);
         }

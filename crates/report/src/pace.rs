@@ -107,7 +107,8 @@ impl Pace {
         elapsed: Millis,
         running: impl Iterator<Item = (usize, Millis)>,
     ) -> Option<f64> {
-        let medians: Vec<Option<f64>> = self.stages.iter().map(|stage| median(stage.seconds.iter())).collect();
+        let medians: Vec<Option<f64>> =
+            self.stages.iter().map(|stage| median(stage.seconds.iter())).collect();
         let overall = median(self.stages.iter().flat_map(|stage| &stage.seconds))?;
         let mut work = vec![0.0; self.stages.len()];
         let mut longest = vec![0.0_f64; self.stages.len()];
@@ -181,7 +182,13 @@ mod tests {
 
     fn plan(jobs: u32, parallel: u32) -> Plan {
         let stage = Stage { jobs: 0..jobs, parallel, ..Stage::named("train") };
-        Plan { format: 1, name: "p".into(), run: gpulane_model::RunSettings::default(), stages: vec![stage], jobs: vec![] }
+        Plan {
+            format: 1,
+            name: "p".into(),
+            run: gpulane_model::RunSettings::default(),
+            stages: vec![stage],
+            jobs: vec![],
+        }
     }
 
     fn machine(lanes: u32) -> Machine {
@@ -221,8 +228,9 @@ mod tests {
         let plan = plan(100, 0);
         let mut pace = Pace::new(&plan);
         after(&mut pace, 10, 10.0);
-        let mut left =
-            |pace: &mut Pace, at| pace.left(&plan, Some(&machine(1)), Millis(at), Millis(at), std::iter::empty());
+        let left = |pace: &mut Pace, at| {
+            pace.left(&plan, Some(&machine(1)), Millis(at), Millis(at), std::iter::empty())
+        };
         let before = left(&mut pace, 100_000);
         after(&mut pace, 1, 1000.0);
         let behind = left(&mut pace, 101_000);

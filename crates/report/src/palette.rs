@@ -20,7 +20,8 @@ const JOB_COLORS: [u8; 8] = [36, 35, 34, 33, 96, 95, 94, 93];
 
 /// The stable colour of a job.
 pub(crate) fn job_style(name: &str) -> Style {
-    let hash = name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+    let hash =
+        name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
     // Less than the number of colours, so it fits.
     #[allow(clippy::cast_possible_truncation)]
     Style::Job((hash % 8) as u8)

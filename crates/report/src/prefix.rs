@@ -30,12 +30,8 @@ impl Prefix {
         match said.found {
             Found::Line(line) => self.line(plan, said.job, said.stream, line),
             Found::Jumped(bytes) => {
-                let text = format!(
-                    "{} {} not shown, see {}",
-                    self.palette.dots(),
-                    Bytes(bytes),
-                    shown(said.path)
-                );
+                let text =
+                    format!("{} {} not shown, see {}", self.palette.dots(), Bytes(bytes), shown(said.path));
                 self.text(plan, said.job, said.stream, &self.palette.paint(Style::Dim, &text))
             }
         }
@@ -69,6 +65,7 @@ pub(crate) fn bare(line: Line<'_>, palette: Palette) -> String {
 
 /// Columns of the plan's widest job name.
 pub(crate) fn widest_name(plan: &Plan) -> usize {
-    let stage = |job: &gpulane_model::Job| plan.stages.get(job.stage.index()).map_or(0, |stage| width(&stage.name));
+    let stage =
+        |job: &gpulane_model::Job| plan.stages.get(job.stage.index()).map_or(0, |stage| width(&stage.name));
     plan.jobs.iter().map(|job| stage(job) + 1 + width(&job.name)).max().unwrap_or(0)
 }

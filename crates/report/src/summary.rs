@@ -87,7 +87,8 @@ fn skips(of: &Summed<'_>, lines: &mut Vec<String>) {
             reasons.entry(because).or_insert((0, job)).0 += 1;
         }
     }
-    let mut reasons: Vec<(&str, u32, JobId)> = reasons.into_iter().map(|(text, (n, first))| (text, n, first)).collect();
+    let mut reasons: Vec<(&str, u32, JobId)> =
+        reasons.into_iter().map(|(text, (n, first))| (text, n, first)).collect();
     reasons.sort_by_key(|(_, n, first)| (std::cmp::Reverse(*n), *first));
     lines.push(String::new());
     for (because, n, first) in reasons.iter().take(REASONS) {
@@ -116,7 +117,12 @@ fn closing(of: &Summed<'_>, end: &End, run: &str, lines: &mut Vec<String>) {
         )),
         End::EngineDied { message } => {
             lines.push(format!("{} gpulane's engine died: {message}", of.palette.cross()));
-            lines.push(format!("  {} of {} done, {} to go.", number(counts.ended()), jobs(total), number(to_do)));
+            lines.push(format!(
+                "  {} of {} done, {} to go.",
+                number(counts.ended()),
+                jobs(total),
+                number(to_do)
+            ));
         }
         End::Finished | End::Detached => {
             let (sign, text) = if counts.ended() == counts.succeeded {
@@ -177,7 +183,7 @@ fn last_lines(log: &Path) -> Vec<String> {
     let mut bytes = vec![0; usize::try_from(length - from).unwrap_or(0)];
     let Ok(read) = file.read_at(&mut bytes, from) else { return Vec::new() };
     let mut found = Vec::new();
-    let mut lines = Lines::new(TAIL_BYTES as usize);
+    let mut lines = Lines::new(bytes.len());
     if from > 0 {
         lines.jump();
     }

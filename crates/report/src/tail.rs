@@ -31,6 +31,9 @@ pub(crate) enum Found<'a> {
     Jumped(u64),
 }
 
+/// Takes what was found, and the file it is in.
+pub(crate) type Each<'a> = &'a mut dyn FnMut(Found<'_>, &Path);
+
 /// One log file and how far it was read.
 #[derive(Debug)]
 pub(crate) struct Tail {
@@ -47,11 +50,6 @@ impl Tail {
         Self { path, offset: 0, lines: Lines::new(limits.line), limits }
     }
 
-    /// The file.
-    pub(crate) fn path(&self) -> &Path {
-        &self.path
-    }
-
     /// Leaves out what is there already, but for its last `keep` bytes.
     pub(crate) fn skip_to_end(&mut self, keep: u64) {
         let length = self.length();
@@ -63,7 +61,7 @@ impl Tail {
 
     /// Hands out what is new, reading about `budget` bytes at most; says how many it read. A log that cannot be
     /// read shows nothing: that must not trouble the run's view.
-    pub(crate) fn poll(&mut self, budget: usize, chunk: &mut Vec<u8>, each: &mut dyn FnMut(Found<'_>)) -> usize {
+    pub(crate) fn poll(&mut self, budget: usize, chunk: &mut Vec<u8>, each: Each<'_>) -> usize {
         let length = self.length();
         // Cut short by someone: go on from its new end.
         self.offset = self.offset.min(length);
@@ -75,13 +73,13 @@ impl Tail {
             let jump = behind - KEEP.min(behind);
             self.offset += jump;
             self.lines.jump();
-            each(Found::Jumped(jump));
+            each(Found::Jumped(jump), &self.path);
         }
         self.read(budget, chunk, each).unwrap_or(0)
     }
 
     /// The job has ended: hands out all the rest, also a last line without a line end.
-    pub(crate) fn finish(&mut self, chunk: &mut Vec<u8>, each: &mut dyn FnMut(Found<'_>)) -> usize {
+    pub(crate) fn finish(&mut self, chunk: &mut Vec<u8>, each: Each<'_>) -> usize {
         let mut read = 0;
         loop {
             match self.poll(usize::MAX, chunk, each) {
@@ -89,7 +87,8 @@ impl Tail {
                 more => read += more,
             }
         }
-        self.lines.finish(&mut |line| each(Found::Line(line)));
+        let Self { lines, path, .. } = self;
+        lines.finish(&mut |line| each(Found::Line(line), path));
         read
     }
 
@@ -102,7 +101,7 @@ impl Tail {
         fs::metadata(&self.path).map_or(0, |data| data.len())
     }
 
-    fn read(&mut self, budget: usize, chunk: &mut Vec<u8>, each: &mut dyn FnMut(Found<'_>)) -> io::Result<usize> {
+    fn read(&mut self, budget: usize, chunk: &mut Vec<u8>, each: Each<'_>) -> io::Result<usize> {
         let file = File::open(&self.path)?;
         chunk.resize(CHUNK, 0);
         let mut total = 0;
@@ -115,7 +114,8 @@ impl Tail {
             };
             self.offset += read as u64;
             total += read;
-            self.lines.push(&chunk[..read], &mut |line| each(Found::Line(line)));
+            let Self { lines, path, .. } = self;
+            lines.push(&chunk[..read], &mut |line| each(Found::Line(line), path));
             // A short read is the end: spare the call that says so.
             if read < chunk.len() {
                 break;
@@ -135,7 +135,7 @@ mod tests {
 
     fn look(tail: &mut Tail, budget: usize) -> Vec<String> {
         let mut found = Vec::new();
-        tail.poll(budget, &mut Vec::new(), &mut |what| found.push(word(what)));
+        tail.poll(budget, &mut Vec::new(), &mut |what, _| found.push(word(what)));
         found
     }
 
@@ -158,7 +158,7 @@ mod tests {
         write!(file, "o\nthree").unwrap();
         assert_eq!(look(&mut tail, usize::MAX), ["two"]);
         let mut last = Vec::new();
-        tail.finish(&mut Vec::new(), &mut |what| last.push(word(what)));
+        tail.finish(&mut Vec::new(), &mut |what, _| last.push(word(what)));
         assert_eq!(last, ["three"]);
     }
 

@@ -23,7 +23,14 @@ impl Teller {
     }
 
     /// Tells one event. `state` has taken it in already.
-    pub(crate) fn tell(&mut self, record: &Record, state: &RunState, plan: &Plan, dir: &RunDir, screen: &mut Screen) {
+    pub(crate) fn tell(
+        &mut self,
+        record: &Record,
+        state: &RunState,
+        plan: &Plan,
+        dir: &RunDir,
+        screen: &mut Screen,
+    ) {
         let palette = self.palette;
         let line = match &record.event {
             Event::RunStarted { machine, .. } => {
@@ -71,7 +78,14 @@ impl Teller {
         }
     }
 
-    fn failed(&self, state: &RunState, plan: &Plan, job: &str, attempt: Attempt, failure: &Failure) -> String {
+    fn failed(
+        &self,
+        state: &RunState,
+        plan: &Plan,
+        job: &str,
+        attempt: Attempt,
+        failure: &Failure,
+    ) -> String {
         let mut line = format!("{} {job} {}", self.palette.cross(), failure.describe());
         if attempt.0 > 0 {
             line.push_str(&format!(" after {}", seconds(failure.seconds)));

@@ -87,7 +87,8 @@ pub(crate) fn seconds(seconds: f64) -> Millis {
 
 /// The path as a person here would write it: relative to the working directory where that is shorter.
 pub(crate) fn shown(path: &Path) -> String {
-    let relative = std::env::current_dir().ok().and_then(|cwd| path.strip_prefix(cwd).ok().map(Path::to_owned));
+    let relative =
+        std::env::current_dir().ok().and_then(|cwd| path.strip_prefix(cwd).ok().map(Path::to_owned));
     match relative {
         Some(relative) if relative.as_os_str().is_empty() => ".".to_owned(),
         Some(relative) => relative.display().to_string(),

@@ -55,15 +55,12 @@ impl Thin {
         self.since = now;
         self.shown = 0;
         let withheld = std::mem::take(&mut self.withheld);
-        let parts: Vec<String> = [
-            (withheld.succeeded, "succeeded"),
-            (withheld.failed, "failed"),
-            (withheld.skipped, "skipped"),
-        ]
-        .iter()
-        .filter(|(n, _)| *n > 0)
-        .map(|(n, word)| format!("{} more {word}", number(*n)))
-        .collect();
+        let parts: Vec<String> =
+            [(withheld.succeeded, "succeeded"), (withheld.failed, "failed"), (withheld.skipped, "skipped")]
+                .iter()
+                .filter(|(n, _)| *n > 0)
+                .map(|(n, word)| format!("{} more {word}", number(*n)))
+                .collect();
         (!parts.is_empty()).then(|| format!("{} {}", palette.dots(), parts.join(", ")))
     }
 

@@ -10,7 +10,9 @@ use gpulane_model::{Attempt, Event, JobId, LaneId, Millis, Plan, Record, RunStat
 use crate::clean::clean;
 use crate::frame::{Frame, LaneJob, LaneRow, render};
 use crate::lanes::{lane_label, place_label};
+use crate::lines::Line;
 use crate::look::{Look, Mode};
+use crate::output::Stream;
 use crate::output::{LIVE, Output, Said};
 use crate::pace::Pace;
 use crate::palette::Palette;
@@ -19,8 +21,6 @@ use crate::prefix::{Prefix, widest_name};
 use crate::screen::{Screen, Sink};
 use crate::summary::Summed;
 use crate::teller::Teller;
-use crate::lines::Line;
-use crate::output::Stream;
 
 /// At most 20 frames a second.
 const FRAME: Millis = Millis(50);
@@ -134,7 +134,8 @@ impl View {
     fn on_job(&mut self, job: JobId, record: &Record) {
         match &record.event {
             Event::JobStarted { attempt, lane, gpus, .. } => {
-                let running = Running { lane: *lane, attempt: *attempt, since: record.time, gpus: gpus.clone() };
+                let running =
+                    Running { lane: *lane, attempt: *attempt, since: record.time, gpus: gpus.clone() };
                 self.running.insert(job, running);
                 self.lanes.insert(*lane);
                 self.plain.on_start(job, record.time);
@@ -198,7 +199,9 @@ impl View {
     fn show_plain(&mut self, now: Millis) -> io::Result<()> {
         let jobs: Vec<JobId> = self.running.keys().copied().collect();
         for job in jobs {
-            let Some((text, true)) = self.output.as_ref().and_then(|output| output.unfinished(job)) else { continue };
+            let Some((text, true)) = self.output.as_ref().and_then(|output| output.unfinished(job)) else {
+                continue;
+            };
             if self.plain.show_bar(job, text, now) {
                 let line = Line { text, cut: false };
                 self.screen.line(&self.prefix.line(&self.plan, job, Stream::Stderr, line));
@@ -218,8 +221,10 @@ impl View {
     fn frame(&mut self, now: Millis, with_lanes: bool) -> Frame {
         let elapsed = self.state.engine_started.map_or(Millis(0), |start| now.since(start));
         let plan = &self.plan;
-        let running =
-            self.running.iter().map(|(job, running)| (plan.job(*job).stage.index(), now.since(running.since)));
+        let running = self
+            .running
+            .iter()
+            .map(|(job, running)| (plan.job(*job).stage.index(), now.since(running.since)));
         let left = self.pace.left(plan, self.state.machine.as_ref(), now, elapsed, running);
         Frame {
             name: plan.name.clone(),
@@ -248,7 +253,8 @@ impl View {
         let row = |lane: &LaneId| match by_lane.get(lane) {
             Some((job, running)) => {
                 let text = self.output.as_ref().and_then(|output| output.unfinished(**job));
-                let text = text.map(|(text, _)| clean(text, false).trim().replace('\t', " ")).unwrap_or_default();
+                let text =
+                    text.map(|(text, _)| clean(text, false).trim().replace('\t', " ")).unwrap_or_default();
                 let job = LaneJob {
                     name: self.plan.job_name(**job),
                     attempt: running.attempt.0,

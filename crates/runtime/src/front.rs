@@ -29,10 +29,17 @@ const ENGINE_PATIENCE: Duration = Duration::from_secs(25);
 pub enum Message {
     /// Something a person should know now.
     Note(String),
+    /// The journal is open; events of this engine begin after this many bytes.
+    Ready {
+        /// Bytes of earlier engines.
+        bytes: u64,
+    },
     /// The engine could not begin; nothing was started.
     Refused {
-        /// What and why, and what to do.
+        /// What and why.
         text: String,
+        /// What to do about it.
+        hint: Option<String>,
         /// The exit code to use.
         code: u8,
     },

@@ -101,4 +101,3 @@ fn exit_code(status: Option<WaitStatus>) -> u8 {
     });
     code.and_then(|code| u8::try_from(code).ok()).unwrap_or(gpulane_model::ExitCode::Internal.code())
 }
-

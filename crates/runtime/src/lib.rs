@@ -12,12 +12,14 @@ mod engine;
 mod front;
 mod guardian;
 mod orders;
+mod placeholders;
 mod process;
 
 pub mod control;
 
 pub use front::{EngineEnd, Front, Message, Tick};
 pub use orders::{ENGINE, GUARDIAN, StartRequest};
+pub use placeholders::Placeholders;
 
 /// The guardian's `main`, when this program was started under the name [`GUARDIAN`]. Returns the exit code.
 pub fn guardian_main() -> u8 {

@@ -52,9 +52,8 @@ pub(crate) struct Orders {
 impl Orders {
     /// Reads the orders this process was started with and forgets them.
     pub(crate) fn take() -> io::Result<Self> {
-        let text = std::env::var(VARIABLE).map_err(|_| {
-            io::Error::other("started without orders; use `gpulane run` or `gpulane resume`")
-        })?;
+        let text = std::env::var(VARIABLE)
+            .map_err(|_| io::Error::other("started without orders; use `gpulane run` or `gpulane resume`"))?;
         serde_json::from_str(&text).map_err(io::Error::other)
     }
 

@@ -148,11 +148,16 @@ impl Queue {
         mem::swap(&mut self.lock().events, batch);
     }
 
-    /// Waits this long before another attempt. False: the journal is being closed and its time is over.
+    /// Waits this long before another attempt; when the journal is being closed, there is one at once. False: the
+    /// time for closing is over.
     pub(super) fn pause(&self, pause: Duration) -> bool {
         let until = Instant::now() + pause;
         let mut inner = self.lock();
+        let was_open = inner.stop.is_none();
         loop {
+            if was_open && inner.stop.is_some() {
+                return true;
+            }
             let now = Instant::now();
             let end = inner.stop.map_or(until, |stop| stop.min(until));
             if now >= end {

@@ -7,7 +7,7 @@ use std::path::Path;
 use std::sync::Arc;
 
 use gpulane_gpu::GpuSpec;
-use gpulane_journal::{Commit, Journal, Mode, RunDir};
+use gpulane_journal::{Commit, Journal, Mode, RunDir, RunDirError};
 use gpulane_model::{ExitCode, Machine, Plan, RunState};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, set_parent_process_death_signal, setrlimit};
 
@@ -39,11 +39,12 @@ pub(super) struct Prepared {
 pub(super) struct Refusal {
     pub(super) code: ExitCode,
     text: String,
+    hint: Option<String>,
 }
 
 impl Refusal {
     fn new(code: ExitCode, text: impl std::fmt::Display) -> Self {
-        Self { code, text: text.to_string() }
+        Self { code, text: text.to_string(), hint: None }
     }
 
     fn internal(text: impl std::fmt::Display) -> Self {
@@ -53,6 +54,15 @@ impl Refusal {
     fn bad(text: impl std::fmt::Display) -> Self {
         Self::new(ExitCode::BadInput, text)
     }
+
+    fn hinted(mut self, hint: Option<String>) -> Self {
+        self.hint = hint;
+        self
+    }
+
+    fn run_dir(error: &RunDirError) -> Self {
+        Self::bad(error).hinted(error.hint())
+    }
 }
 
 pub(super) fn begin() -> Result<Prepared, Refusal> {
@@ -61,7 +71,11 @@ pub(super) fn begin() -> Result<Prepared, Refusal> {
     let link = Link::new(adopt(orders.link).map_err(Refusal::internal)?);
     let prepared = prepare(&orders, link);
     prepared.map_err(|(refusal, link)| {
-        link.send(&Message::Refused { text: refusal.text.clone(), code: refusal.code.code() });
+        link.send(&Message::Refused {
+            text: refusal.text.clone(),
+            hint: refusal.hint.clone(),
+            code: refusal.code.code(),
+        });
         refusal
     })
 }
@@ -86,8 +100,8 @@ fn prepare(orders: &Orders, link: Link) -> Result<Prepared, (Refusal, Link)> {
         let durable = File::from(adopt(orders.durable).map_err(Refusal::internal)?);
         keep_to_ourselves();
         raise_descriptor_limit();
-        let dir = RunDir::open(&orders.dir).map_err(Refusal::bad)?;
-        let plan = Arc::new(dir.plan().map_err(Refusal::bad)?);
+        let dir = RunDir::open(&orders.dir).map_err(|error| Refusal::run_dir(&error))?;
+        let plan = Arc::new(dir.plan().map_err(|error| Refusal::run_dir(&error))?);
         enter(Path::new(&plan.run.cwd))?;
         let machine = find_machine(&plan, &orders.request, &link)?;
         recovery::end_leftovers(&dir);
@@ -106,10 +120,8 @@ fn prepare(orders: &Orders, link: Link) -> Result<Prepared, (Refusal, Link)> {
 /// Jobs inherit our working directory.
 fn enter(cwd: &Path) -> Result<(), Refusal> {
     std::env::set_current_dir(cwd).map_err(|error| {
-        Refusal::bad(format!(
-            "cannot enter {}, the directory this run's jobs run in: {error}; put it back, then resume",
-            cwd.display()
-        ))
+        Refusal::bad(format!("cannot enter {}, where this run's jobs run: {error}", cwd.display()))
+            .hinted(Some("put that directory back, then resume".to_owned()))
     })
 }
 
@@ -153,16 +165,20 @@ fn open_journal(
         Commit::Blocked { because } => voice.note(&because),
         Commit::Unblocked => voice.note("the journal can be written again; going on"),
     });
-    let (journal, past, repair) = Journal::open(dir, plan, mode, on_commit).map_err(Refusal::bad)?;
+    let (journal, past, repair) = Journal::open(dir, plan, mode, on_commit)
+        .map_err(|error| Refusal::bad(&error).hinted(error.hint()))?;
     if let Some(text) = repair.describe() {
         link.note(&text);
     }
+    let bytes = std::fs::metadata(dir.journal_file()).map_or(0, |file| file.len());
+    link.send(&Message::Ready { bytes });
     let open_jobs = past.counts.pending + past.counts.running;
     let again = if request.failed { past.counts.failed + past.counts.skipped } else { 0 };
     if past.last_seq > 0 && open_jobs + again == 0 {
         let failed = past.counts.failed + past.counts.skipped;
-        let hint = if failed > 0 { "; `--failed` runs what failed or was skipped again" } else { "" };
-        return Err(Refusal::new(ExitCode::NothingToDo, format!("nothing to do: every job has ended{hint}")));
+        let hint = (failed > 0).then(|| "`--failed` runs again what failed or was skipped".to_owned());
+        let refusal = Refusal::new(ExitCode::NothingToDo, "nothing to do: every job of this run has ended");
+        return Err(refusal.hinted(hint));
     }
     Ok((journal, past))
 }

@@ -93,7 +93,14 @@ impl Roster {
         }
     }
 
-    pub(super) fn add(&mut self, job: JobId, attempt: Attempt, name: String, grace: Millis, spawned: Spawned) {
+    pub(super) fn add(
+        &mut self,
+        job: JobId,
+        attempt: Attempt,
+        name: String,
+        grace: Millis,
+        spawned: Spawned,
+    ) {
         let Spawned { pid, pidfd } = spawned;
         self.mains.insert(pid, job);
         let main = Main::Alive { pidfd };
@@ -130,11 +137,18 @@ impl Roster {
     pub(super) fn look(&mut self, job: JobId, now: Millis) -> Look {
         let orphans = self.orphans();
         let Some(running) = self.running.get_mut(&job) else { return Look::Still };
-        let Main::Ended(exit) = running.main else { return self.press(job, now) };
-        let survivors: Vec<Pid> = orphans.iter().filter(|(_, owner)| *owner == Some(job)).map(|(pid, _)| *pid).collect();
-        let stuck = running.ending.as_ref().and_then(|ending| ending.killed).is_some_and(|at| now.since(at) > KILL_PATIENCE);
+        let stuck = running.is_stuck(now);
+        let exit = match running.main {
+            Main::Ended(exit) => exit,
+            // Reaped as an orphan, should it ever end.
+            Main::Alive { .. } if stuck => ProcessExit::Signal(libc::SIGKILL),
+            Main::Alive { .. } => return self.press(job, now),
+        };
+        let survivors: Vec<Pid> =
+            orphans.iter().filter(|(_, owner)| *owner == Some(job)).map(|(pid, _)| *pid).collect();
         if survivors.is_empty() || stuck {
             let left = running.ending.as_ref().map_or(0, |ending| ending.left);
+            self.mains.remove(&running.pid);
             self.running.remove(&job);
             return Look::Gone { exit, left };
         }
@@ -214,7 +228,11 @@ impl Roster {
     /// Ends what belongs to a job that has already ended, and reaps what has. `true` while any orphan lives.
     pub(super) fn sweep(&mut self) -> bool {
         let orphans = self.orphans();
-        let strays: Vec<Pid> = orphans.iter().filter(|(pid, owner)| owner.is_none() && self.is_stray(*pid)).map(|(pid, _)| *pid).collect();
+        let strays: Vec<Pid> = orphans
+            .iter()
+            .filter(|(pid, owner)| owner.is_none() && self.is_stray(*pid))
+            .map(|(pid, _)| *pid)
+            .collect();
         if !strays.is_empty() {
             for process in Table::read().closure(&strays) {
                 tree::signal(&process, Signal::KILL);
@@ -257,6 +275,14 @@ impl Roster {
         let tag = tree::tag_of(pid).filter(|tag| tag.run == self.run)?;
         let same = |running: &Running| running.name == tag.job && running.attempt.0 == tag.attempt;
         self.running.iter().find(|(_, running)| same(running)).map(|(job, _)| *job)
+    }
+}
+
+impl Running {
+    /// Under KILL for so long that it must be stuck in the kernel.
+    fn is_stuck(&self, now: Millis) -> bool {
+        let killed = self.ending.as_ref().and_then(|ending| ending.killed);
+        killed.is_some_and(|at| now.since(at) > KILL_PATIENCE)
     }
 }
 

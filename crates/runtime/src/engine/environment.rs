@@ -8,11 +8,10 @@ use std::path::PathBuf;
 
 use gpulane_core::GpuSet;
 use gpulane_journal::RunDir;
-use gpulane_model::{
-    Attempt, Config, Job, JobId, LaneId, Machine, Plan, Stage, env_vars, template,
-};
+use gpulane_model::{Attempt, JobId, LaneId, Machine, Plan, Stage, env_vars};
 
 use crate::orders::Orders;
+use crate::placeholders::Placeholders;
 use crate::process::image::CStrings;
 
 /// One start, as the core decided it.
@@ -70,7 +69,8 @@ impl StageEnvironment {
                 shared.push(entry(OsStr::new(name), value));
             }
         }
-        let set = |name: &str| stage.env.contains_key(name) || inherited.iter().any(|(known, _)| known == name);
+        let set =
+            |name: &str| stage.env.contains_key(name) || inherited.iter().any(|(known, _)| known == name);
         let thread_limits = env_vars::THREAD_LIMITS.into_iter().filter(|name| !set(name)).collect();
         let path = stage.env.get("PATH").cloned().or_else(|| {
             let inherited = inherited.iter().find(|(name, _)| name == "PATH");
@@ -84,7 +84,7 @@ fn entry(name: &OsStr, value: &OsStr) -> Vec<u8> {
     [name.as_bytes(), b"=", value.as_bytes()].concat()
 }
 
-/// Fills in a job's placeholders.
+/// All that is known of one start.
 pub(super) struct Briefing<'a> {
     pub(super) dir: &'a RunDir,
     pub(super) plan: &'a Plan,
@@ -93,76 +93,35 @@ pub(super) struct Briefing<'a> {
 }
 
 impl Briefing<'_> {
-    fn stage(&self) -> &Stage {
-        self.plan.stage_of(self.start.job)
-    }
-
-    fn job(&self) -> &Job {
-        self.plan.job(self.start.job)
-    }
-
-    fn out(&self) -> PathBuf {
-        self.dir.attempt_out(self.plan, self.start.job, self.start.attempt)
-    }
-
-    fn input(&self) -> Option<PathBuf> {
-        self.job().source.map(|source| self.dir.out_dir(self.plan, source))
-    }
-
-    /// argv with every placeholder filled in.
-    pub(super) fn argv(&self) -> CStrings {
-        let mut argv = CStrings::default();
-        for part in &self.stage().command {
-            argv.push(self.fill(part));
-        }
-        argv
-    }
-
-    pub(super) fn fill(&self, part: &str) -> String {
-        if !part.contains(['{', '}']) {
-            return part.to_owned();
-        }
-        template::render(part, |name| self.value(name))
-    }
-
-    fn value(&self, name: &str) -> Option<String> {
-        let path = |path: PathBuf| path.to_string_lossy().into_owned();
-        Some(match name {
-            "config" => self.job().config.text().to_owned(),
-            "config_file" => path(self.dir.config_file(self.plan, self.start.job)),
-            "out" => path(self.out()),
-            "name" => self.job().name.to_string(),
-            "job" => self.plan.job_name(self.start.job),
-            "input" => path(self.input()?),
-            "gpus" => self.stage().gpus.to_string(),
-            "lane" => self.start.lane.to_string(),
-            "run" => path(self.dir.root().to_owned()),
-            key => Config::value_text(self.job().config.entries().get(key)?),
-        })
+    pub(super) fn placeholders(&self) -> Placeholders<'_> {
+        let Start { job, attempt, lane, .. } = *self.start;
+        Placeholders { dir: self.dir, plan: self.plan, job, attempt, lane: Some(lane) }
     }
 
     /// The variables that are this job's own.
     pub(super) fn environment(&self, shared: &StageEnvironment) -> CStrings {
+        let (stage, job) = (self.plan.stage_of(self.start.job), self.plan.job(self.start.job));
+        let placeholders = self.placeholders();
         let mut own = CStrings::default();
         let mut set = |name: &str, value: &[u8]| own.push([name.as_bytes(), b"=", value].concat());
         let path = |path: PathBuf| path.into_os_string().into_vec();
-        set(env_vars::CONFIG, self.job().config.text().as_bytes());
+        set(env_vars::CONFIG, job.config.text().as_bytes());
         set(env_vars::CONFIG_FILE, &path(self.dir.config_file(self.plan, self.start.job)));
-        set(env_vars::OUT, &path(self.out()));
+        set(env_vars::OUT, &path(placeholders.out()));
         set(env_vars::JOB, self.plan.job_name(self.start.job).as_bytes());
         set(env_vars::ATTEMPT, self.start.attempt.to_string().as_bytes());
         set(env_vars::LANE, self.start.lane.to_string().as_bytes());
-        set(env_vars::GPUS, self.stage().gpus.to_string().as_bytes());
+        set(env_vars::GPUS, stage.gpus.to_string().as_bytes());
         set(env_vars::CUDA_VISIBLE_DEVICES, self.visible_devices().as_bytes());
-        if let Some(input) = self.input() {
+        if let Some(input) = placeholders.input() {
             set(env_vars::INPUT, &path(input));
         }
         let threads = self.start.cpus.to_string();
         for name in &shared.thread_limits {
             set(name, threads.as_bytes());
         }
-        for (name, value) in &self.stage().env {
-            set(name, self.fill(value).as_bytes());
+        for (name, value) in &stage.env {
+            set(name, placeholders.fill(value).as_bytes());
         }
         own
     }

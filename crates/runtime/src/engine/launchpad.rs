@@ -13,7 +13,7 @@ use rustix::fs::{Mode, OFlags, mkdirat, open, openat};
 use rustix::io::Errno;
 
 use super::environment::{Briefing, StageEnvironment, Start};
-use crate::process::image::{Image, PointerArray, c_path, find_program};
+use crate::process::image::{CStrings, Image, PointerArray, c_path, find_program};
 use crate::process::spawn::{Spawned, Spawner};
 
 /// Only this user reads a run: configs and outputs may be private.
@@ -62,22 +62,22 @@ impl Launchpad {
         let job = plan.job(start.job);
         let disk = |error: io::Error, what: &str| setback(&error, what, &self.dir);
         if !self.stages.contains_key(&job.stage) {
-            let pad = self.open_stage(job.stage).map_err(|error| disk(error, "create the stage's directory"))?;
+            let pad =
+                self.open_stage(job.stage).map_err(|error| disk(error, "create the stage's directory"))?;
             self.stages.insert(job.stage, pad);
         }
         let pad = &self.stages[&job.stage];
         let files = prepare(&pad.directory, &job.name, start.attempt, job.config.text())
             .map_err(|error| disk(error, "create the job's files"))?;
         let briefing = Briefing { dir: &self.dir, plan: &plan, machine: &self.machine, start };
-        let (argv, own) = (briefing.argv(), briefing.environment(&pad.environment));
-        let found;
+        let words = briefing.placeholders().argv();
+        let own = briefing.environment(&pad.environment);
         let program = match &pad.program {
             Some(program) => program,
-            None => {
-                found = look_up(&first_word(&briefing), pad.environment.path.as_deref())?;
-                &found
-            }
+            None => &look_up(words.first().map_or("", String::as_str), pad.environment.path.as_deref())?,
         };
+        let mut argv = CStrings::default();
+        words.into_iter().for_each(|word| argv.push(word));
         let image = Image {
             program,
             argv: PointerArray::of(&[&argv]),
@@ -95,14 +95,10 @@ impl Launchpad {
         let directory = open(&path, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
         let environment = StageEnvironment::new(&self.dir, stage, &self.inherited);
         let fixed = stage.command.first().filter(|word| !word.contains(['{', '}']));
-        let program = fixed.and_then(|word| find_program(word, environment.path.as_deref())).map(|path| c_path(&path));
+        let program =
+            fixed.and_then(|word| find_program(word, environment.path.as_deref())).map(|path| c_path(&path));
         Ok(StagePad { environment, directory, program })
     }
-}
-
-fn first_word(briefing: &Briefing<'_>) -> String {
-    let command = &briefing.plan.stage_of(briefing.start.job).command;
-    command.first().map(|word| briefing.fill(word)).unwrap_or_default()
 }
 
 fn look_up(word: &str, path: Option<&str>) -> Result<CString, Setback> {
@@ -158,7 +154,9 @@ fn setback(error: &io::Error, what: &str, dir: &RunDir) -> Setback {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Setback::Blocked(format!(
             "cannot {what}: no space left under {root}; free some space and the run goes on by itself"
         )),
-        io::ErrorKind::NotFound => Setback::Fatal(format!("the run directory {root} was removed while in use")),
+        io::ErrorKind::NotFound => {
+            Setback::Fatal(format!("the run directory {root} was removed while in use"))
+        }
         _ if is_shortage(error) => Setback::Blocked(format!("cannot {what}: {error}; trying again")),
         _ => Setback::Blocked(format!("cannot {what} under {root}: {error}")),
     }
@@ -173,9 +171,13 @@ fn explain(error: &io::Error, program: &str, cwd: &str) -> Setback {
     let text = match error.kind() {
         io::ErrorKind::NotFound if gone => format!("{program}: the working directory {cwd} is gone"),
         io::ErrorKind::NotFound => format!("{program}: no such program, or its interpreter is missing"),
-        io::ErrorKind::PermissionDenied => format!("{program}: not executable; chmod +x, or name its interpreter"),
+        io::ErrorKind::PermissionDenied => {
+            format!("{program}: not executable; chmod +x, or name its interpreter")
+        }
         io::ErrorKind::ArgumentListTooLong => {
-            format!("{program}: the config is too long for an argument; pass {{config_file}} instead of {{config}}")
+            format!(
+                "{program}: the config is too long for an argument; pass {{config_file}} instead of {{config}}"
+            )
         }
         _ if error.raw_os_error() == Some(libc::ENOEXEC) => {
             format!("{program}: not a program; a script needs a first line such as #!/bin/sh")
@@ -189,4 +191,3 @@ fn explain(error: &io::Error, program: &str, cwd: &str) -> Setback {
 fn is_shortage(error: &io::Error) -> bool {
     matches!(error.raw_os_error(), Some(libc::EAGAIN | libc::ENOMEM | libc::EMFILE | libc::ENFILE))
 }
-

@@ -308,7 +308,9 @@ impl<'a> Reactor<'a> {
             _ => ExitCode::Success,
         };
         if !self.journal.close(LAST_WORDS) {
-            self.prepared.link.note("the last events could not be written to the journal; `resume` sets that right");
+            self.prepared
+                .link
+                .note("the last events could not be written to the journal; `resume` sets that right");
             return Ok(ExitCode::Internal);
         }
         Ok(code)

@@ -4,9 +4,7 @@
 //! everything in it was made durable. So a success whose record was lost is recorded now, not run again.
 
 use gpulane_journal::{Journal, RunDir};
-use gpulane_model::{
-    Attempt, Event, FailReason, Failure, JobId, JobStatus, Machine, Plan, Record, RunState,
-};
+use gpulane_model::{Attempt, Event, FailReason, Failure, JobId, JobStatus, Machine, Plan, Record, RunState};
 use rustix::process::Signal;
 
 use super::clock::Clock;

@@ -148,12 +148,8 @@ mod tests {
     #[test]
     fn starts_in_its_own_session_with_its_environment_and_files() {
         let file = tempfile::NamedTempFile::new().unwrap();
-        let spawned = run(
-            c"/bin/sh",
-            &["-c", "echo $GREETING; ps -o sid= -p $$ | tr -d ' '"],
-            file.as_file(),
-        )
-        .unwrap();
+        let spawned =
+            run(c"/bin/sh", &["-c", "echo $GREETING; ps -o sid= -p $$ | tr -d ' '"], file.as_file()).unwrap();
         let pid = spawned.pid.as_raw_nonzero().get();
         rustix::process::waitpid(Some(spawned.pid), rustix::process::WaitOptions::empty()).unwrap();
         assert_eq!(std::fs::read_to_string(file.path()).unwrap(), format!("hello\n{pid}\n"));

@@ -46,7 +46,11 @@ impl Table {
 
     pub(crate) fn children_of(&self, parent: Pid) -> Vec<Pid> {
         let parent = parent.as_raw_nonzero().get();
-        self.processes.values().filter(|process| process.parent == parent).map(|process| process.pid).collect()
+        self.processes
+            .values()
+            .filter(|process| process.parent == parent)
+            .map(|process| process.pid)
+            .collect()
     }
 
     /// The living among `roots` and all their descendants.

@@ -1,0 +1,61 @@
+//! `gpulane check`: every mistake, nothing started. Also how the other commands read a plan file.
+
+use std::io::IsTerminal;
+use std::path::Path;
+
+use gpulane_model::{ExitCode, Plan, RunSettings};
+use gpulane_plan::{Outcome, Source};
+
+use crate::args::Check;
+use crate::{preflight, say};
+
+pub(crate) fn check(args: &Check) -> ExitCode {
+    let settings = RunSettings { cwd: cwd(), gpus: "all".to_owned(), lanes: None };
+    match read_plan(&args.plan, settings) {
+        Ok(plan) => {
+            let (jobs, stages) = (plan.jobs.len(), plan.stages.len());
+            say::progress(format!("{}: ok, {jobs} jobs in {stages} stages", args.plan.display()));
+            ExitCode::Success
+        }
+        Err(code) => code,
+    }
+}
+
+/// Reads and checks a plan file. Every mistake has been said.
+pub(crate) fn read_plan(path: &Path, settings: RunSettings) -> Result<Plan, ExitCode> {
+    let text = std::fs::read(path).map_err(|error| {
+        say::error(format!("cannot read {}: {error}", path.display()));
+        if error.kind() == std::io::ErrorKind::NotFound {
+            say::hint("`gpulane init` writes a starter plan");
+        }
+        ExitCode::BadInput
+    })?;
+    let text = String::from_utf8(text).map_err(|error| {
+        let at = error.utf8_error().valid_up_to();
+        let line = error.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
+        say::error(format!("{}:{line}: not UTF-8 text; a plan is a TOML file", path.display()));
+        ExitCode::BadInput
+    })?;
+    let source = Source { name: path.display().to_string(), text };
+    accept(&source, gpulane_plan::check(&source, settings))
+}
+
+/// Says what was found; the plan, if nothing was wrong.
+pub(crate) fn accept(source: &Source, outcome: Outcome) -> Result<Plan, ExitCode> {
+    if !outcome.diagnostics.is_empty() {
+        let color = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
+        say::progress(gpulane_plan::render(source, &outcome.diagnostics, color).trim_end());
+    }
+    let plan = outcome.plan.ok_or(ExitCode::BadInput)?;
+    let missing = preflight::missing_programs(&plan);
+    for (stage, program) in &missing {
+        say::error(format!("stage `{stage}`: `{program}` is not on the PATH"));
+        say::hint("install it, activate its environment, or write the program's path");
+    }
+    if missing.is_empty() { Ok(plan) } else { Err(ExitCode::BadInput) }
+}
+
+/// The directory jobs run in.
+pub(crate) fn cwd() -> String {
+    std::env::current_dir().map_or_else(|_| ".".to_owned(), |path| path.to_string_lossy().into_owned())
+}

@@ -1,0 +1,94 @@
+//! One file per subcommand: arguments in, exit code out.
+
+mod cancel;
+mod check;
+mod demo;
+mod init;
+mod logs;
+mod resume;
+mod run;
+mod status;
+mod watch;
+
+use std::path::Path;
+use std::sync::Arc;
+
+use clap::{CommandFactory, Parser};
+use gpulane_journal::{Follower, JournalError, RunDir};
+use gpulane_model::{ExitCode, JobId, Plan, RunState};
+
+use crate::args::{Cli, Command};
+use crate::say;
+
+/// Where runs are kept unless told otherwise.
+pub(crate) const RUNS: &str = "runs";
+
+/// Reads the command line and does what it says.
+pub(crate) fn main() -> ExitCode {
+    let cli = match Cli::try_parse() {
+        Ok(cli) => cli,
+        Err(error) => {
+            // Help and version are asked for; the rest is bad input. A closed pipe is no news.
+            let _ = error.print();
+            return if error.use_stderr() { ExitCode::BadInput } else { ExitCode::Success };
+        }
+    };
+    match cli.command {
+        Command::Run(args) => run::run(&args),
+        Command::Resume(args) => resume::resume(&args),
+        Command::Check(args) => check::check(&args),
+        Command::Status(args) => status::status(&args),
+        Command::Logs(args) => logs::logs(&args),
+        Command::Watch(args) => watch::watch(&args),
+        Command::Cancel(args) => cancel::cancel(&args),
+        Command::Demo(args) => demo::demo(&args),
+        Command::Init(args) => init::init(&args),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "gpulane", &mut script);
+            say::data(String::from_utf8_lossy(&script));
+            ExitCode::Success
+        }
+    }
+}
+
+/// The run a person named, with its plan. What is wrong has been said.
+fn open(run: &str) -> Result<(RunDir, Arc<Plan>), ExitCode> {
+    let opened = RunDir::find(run, Path::new(RUNS)).and_then(|dir| {
+        let plan = dir.plan()?;
+        Ok((dir, Arc::new(plan)))
+    });
+    opened.map_err(|error| {
+        say::explain(&error);
+        ExitCode::BadInput
+    })
+}
+
+/// The run's state as its journal tells it now.
+fn fold(dir: &RunDir, plan: &Plan) -> Result<RunState, JournalError> {
+    let mut state = RunState::new(plan);
+    let mut follower = Follower::open(dir);
+    while follower.poll(None, &mut |record, _| state.apply(record))? > 0 {}
+    Ok(state)
+}
+
+/// The job of this name, or what there is instead.
+fn find_job(plan: &Plan, name: &str) -> Result<JobId, ExitCode> {
+    if let Some(job) = plan.job_ids().find(|job| plan.job_name(*job) == name) {
+        return Ok(job);
+    }
+    // The stage may be left out while that leaves no doubt.
+    let mut bare = plan.job_ids().filter(|job| &*plan.job(*job).name == name);
+    if let (Some(job), None) = (bare.next(), bare.next()) {
+        return Ok(job);
+    }
+    say::error(format!("this run has no job `{name}`"));
+    let near = plan
+        .job_ids()
+        .map(|job| plan.job_name(job))
+        .max_by(|a, b| strsim::jaro_winkler(a, name).total_cmp(&strsim::jaro_winkler(b, name)));
+    if let Some(near) = near {
+        say::hint(format!("did you mean `{near}`? `gpulane status RUN --all` lists them"));
+    }
+    Err(ExitCode::BadInput)
+}

@@ -1,0 +1,174 @@
+//! `gpulane run`: freeze the plan into a fresh run directory, then run what is there.
+
+use std::fmt::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Arc;
+use std::time::SystemTime;
+
+use gpulane_journal::{RunDir, RunDirError};
+use gpulane_model::{Attempt, ExitCode, Plan, RunSettings};
+use gpulane_plan::{AdHoc, Override};
+use gpulane_runtime::{Placeholders, StartRequest};
+
+use super::RUNS;
+use super::check::{accept, cwd, read_plan};
+use crate::args::{Engine, Run, Show};
+use crate::attach::{Ended, attach};
+use crate::say;
+
+pub(crate) fn run(args: &Run) -> ExitCode {
+    match resolve(args) {
+        Err(code) => code,
+        Ok(plan) if args.dry_run => {
+            dry_run(&plan, args);
+            ExitCode::Success
+        }
+        Ok(plan) => start(plan, args.run_dir.as_deref(), &args.show).0,
+    }
+}
+
+/// The plan the arguments mean. What is wrong has been said.
+fn resolve(args: &Run) -> Result<Plan, ExitCode> {
+    if args.on == Engine::Slurm {
+        say::error("--on slurm is not there yet; this version runs on this machine only");
+        return Err(ExitCode::BadInput);
+    }
+    if let Err(error) = args.gpus.parse::<gpulane_gpu::GpuSpec>() {
+        say::error(error);
+        return Err(ExitCode::BadInput);
+    }
+    let settings = RunSettings { cwd: cwd(), gpus: args.gpus.clone(), lanes: args.lanes };
+    match (&args.plan, args.command.is_empty()) {
+        (Some(path), true) => from_file(args, path, settings),
+        (None, false) => {
+            let (source, outcome) = gpulane_plan::adhoc(&ad_hoc(args), settings);
+            accept(&source, outcome)
+        }
+        (Some(_), false) => {
+            say::error("a plan file and a command after `--`: one of them is too much");
+            Err(ExitCode::BadInput)
+        }
+        (None, true) => {
+            say::error("nothing to run: give a plan file, or a command after `--`");
+            say::hint("gpulane run -s 'seed=range(5)' -- python train.py --seed {seed}");
+            Err(ExitCode::BadInput)
+        }
+    }
+}
+
+fn from_file(args: &Run, path: &Path, settings: RunSettings) -> Result<Plan, ExitCode> {
+    let flag = args.job.given().first().map(|(flag, ..)| *flag);
+    let flag =
+        flag.or((!args.sweep.is_empty()).then_some("-s")).or((!args.zip.is_empty()).then_some("--zip"));
+    if let Some(flag) = flag {
+        say::error(format!("{flag} goes with a command after `--`, not with a plan file"));
+        say::hint("write it into the plan: settings under [[stage]], sweeps under [stage.matrix]");
+        return Err(ExitCode::BadInput);
+    }
+    let mut plan = read_plan(path, settings)?;
+    if let Some(name) = &args.name {
+        plan.name.clone_from(name);
+    }
+    Ok(plan)
+}
+
+/// Runs the plan in a directory of its own; also says which.
+pub(crate) fn start(plan: Plan, run_dir: Option<&Path>, show: &Show) -> (ExitCode, Option<RunDir>) {
+    let dir = match create(&plan, run_dir) {
+        Ok(dir) => dir,
+        Err(error) => {
+            say::explain(&error);
+            return (ExitCode::BadInput, None);
+        }
+    };
+    let ended = begin(&dir, plan, show);
+    if ended.refused {
+        // Nothing was started, so nothing is kept. It was ours alone and empty a moment ago.
+        let _ = std::fs::remove_dir_all(dir.root());
+    }
+    (ended.code, Some(dir))
+}
+
+fn begin(dir: &RunDir, plan: Plan, show: &Show) -> Ended {
+    let refused = |code| Ended { code, refused: true };
+    let lock = match dir.freeze(&plan).and_then(|()| dir.lock()) {
+        Ok(lock) => lock,
+        Err(error) => {
+            say::explain(&error);
+            return refused(ExitCode::BadInput);
+        }
+    };
+    let request = StartRequest { detached: show.detach, ..StartRequest::default() };
+    attach(dir, lock, Arc::new(plan), request, show).unwrap_or_else(|error| {
+        say::error(format!("cannot run: {error}"));
+        Ended { code: ExitCode::Internal, refused: false }
+    })
+}
+
+/// `--run-dir`, or a new directory under `runs/`. Two runs started in the same second get different ones.
+fn create(plan: &Plan, run_dir: Option<&Path>) -> Result<RunDir, RunDirError> {
+    if let Some(path) = run_dir {
+        return RunDir::create(path);
+    }
+    let base = default_dir(plan);
+    let mut path = base.clone();
+    for count in 2..1000 {
+        // mkdir decides who is first; a directory that exists is somebody else's.
+        let _ = std::fs::create_dir_all(RUNS);
+        match std::fs::create_dir(&path) {
+            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
+                path = PathBuf::from(format!("{}-{count}", base.display()));
+            }
+            _ => break,
+        }
+    }
+    RunDir::create(&path)
+}
+
+fn default_dir(plan: &Plan) -> PathBuf {
+    let now = humantime::format_rfc3339_seconds(SystemTime::now()).to_string();
+    let stamp: String = now.chars().filter(char::is_ascii_digit).collect();
+    let (day, time) = stamp.split_at(stamp.len().min(8));
+    Path::new(RUNS).join(format!("{}-{day}-{time}", plan.name))
+}
+
+fn ad_hoc(args: &Run) -> AdHoc {
+    AdHoc {
+        sweeps: args.sweep.clone(),
+        zips: args.zip.clone(),
+        command: args.command.clone(),
+        name: args.name.clone(),
+        overrides: args
+            .job
+            .given()
+            .into_iter()
+            .map(|(flag, key, value)| Override { flag: flag.into(), key: key.into(), value: value.into() })
+            .collect(),
+    }
+}
+
+fn dry_run(plan: &Plan, args: &Run) {
+    let place = args.run_dir.clone().unwrap_or_else(|| default_dir(plan));
+    let Ok(dir) = RunDir::planned(&place) else { return };
+    let mut text = String::new();
+    for job in plan.job_ids() {
+        let placeholders = Placeholders { dir: &dir, plan, job, attempt: Attempt(1), lane: None };
+        let argv: Vec<String> = placeholders.argv().iter().map(|word| quoted(word)).collect();
+        let _ = writeln!(text, "{}\t{}", plan.job_name(job), argv.join(" "));
+        if text.len() > 1 << 16 {
+            say::data(&text);
+            text.clear();
+        }
+    }
+    say::data(text);
+    say::progress(format!("{} jobs in {} stages; nothing was started", plan.jobs.len(), plan.stages.len()));
+}
+
+/// As a shell would need it, for reading and copying; gpulane itself never uses a shell.
+fn quoted(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,+@%{}".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
+}

@@ -1,0 +1,97 @@
+//! `gpulane status`: how runs stand, and why a job waits.
+
+use std::path::Path;
+use std::sync::Arc;
+
+use gpulane_core::Core;
+use gpulane_journal::RunDir;
+use gpulane_model::{ExitCode, JobStatus, Millis, Plan, RunState};
+use gpulane_report::{Look, RunFacts, RunRow, Snapshot};
+
+use super::{RUNS, find_job, fold, open};
+use crate::args::Status;
+use crate::attach::unix_now;
+use crate::say;
+
+pub(crate) fn status(args: &Status) -> ExitCode {
+    let look = Look::detect(&std::io::stdout());
+    let Some(run) = &args.run else { return list(args.json, look) };
+    let (dir, plan) = match open(run) {
+        Ok(opened) => opened,
+        Err(code) => return code,
+    };
+    // Asked before the journal is read: a run that ends in between is shown as it ended.
+    let live = dir.is_live();
+    let state = match fold(&dir, &plan) {
+        Ok(state) => state,
+        Err(error) => {
+            say::explain(&error);
+            return ExitCode::BadInput;
+        }
+    };
+    let machine = state.machine.clone().filter(|_| live);
+    let core = machine.map(|machine| Core::observe(Arc::clone(&plan), machine, &state));
+    if let Some(name) = &args.job {
+        return one_job(&plan, &state, core.as_ref(), name);
+    }
+    let snapshot =
+        Snapshot { dir: &dir, plan: &plan, state: &state, live, core: core.as_ref(), now: unix_now() };
+    if args.json {
+        say::data(gpulane_report::status_json(&snapshot) + "\n");
+    } else {
+        say::data(gpulane_report::status(&snapshot, look, args.all));
+    }
+    ExitCode::Success
+}
+
+fn one_job(plan: &Plan, state: &RunState, core: Option<&Core>, name: &str) -> ExitCode {
+    let job = match find_job(plan, name) {
+        Ok(job) => job,
+        Err(code) => return code,
+    };
+    let text = match &state.job(job).status {
+        JobStatus::Pending => match core.and_then(|core| core.waiting(job)) {
+            Some(waiting) => format!("waiting: {waiting}"),
+            None => "waiting: no engine works on this run; `gpulane resume` continues it".to_owned(),
+        },
+        JobStatus::Running { lane, pid, since } => {
+            format!("running for {} on lane {lane}, process {pid}", unix_now().since(*since))
+        }
+        JobStatus::Succeeded { seconds, .. } => format!("succeeded in {seconds:.1} s"),
+        JobStatus::Failed(failure) => format!("failed: {}", failure.describe()),
+        JobStatus::Skipped(because) => format!("skipped: {because}"),
+    };
+    say::data(format!("{}: {text}\n", plan.job_name(job)));
+    ExitCode::Success
+}
+
+fn list(json: bool, look: Look) -> ExitCode {
+    let mut rows: Vec<(Option<Millis>, RunRow)> = Vec::new();
+    for entry in std::fs::read_dir(RUNS).into_iter().flatten().flatten() {
+        if let Ok(dir) = RunDir::open(&entry.path()) {
+            let name = entry.file_name().to_string_lossy().into_owned();
+            let known = facts(&dir);
+            let started = known.as_ref().ok().and_then(|(_, started)| *started);
+            rows.push((started, RunRow { name, known: known.map(|(facts, _)| facts) }));
+        }
+    }
+    // Newest last, next to the prompt.
+    rows.sort_by_key(|(started, _)| *started);
+    let rows: Vec<RunRow> = rows.into_iter().map(|(_, row)| row).collect();
+    if json {
+        say::data(gpulane_report::runs_json(&rows) + "\n");
+    } else if rows.is_empty() {
+        say::progress(format!("no runs under {}", Path::new(RUNS).display()));
+        say::hint("`gpulane demo` makes one; `gpulane status DIR` looks at a run elsewhere");
+    } else {
+        say::data(gpulane_report::runs_table(&rows, look, unix_now()));
+    }
+    ExitCode::Success
+}
+
+fn facts(dir: &RunDir) -> Result<(RunFacts, Option<Millis>), String> {
+    let live = dir.is_live();
+    let plan = dir.plan().map_err(|error| error.to_string())?;
+    let state = fold(dir, &plan).map_err(|error| error.to_string())?;
+    Ok((RunFacts::of(&state, live), state.started))
+}

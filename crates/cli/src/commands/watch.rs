@@ -1,0 +1,48 @@
+//! `gpulane watch`: the view of `run` on a run that was started elsewhere. Leaving it leaves the run alone.
+
+use std::io;
+use std::time::Duration;
+
+use gpulane_model::ExitCode;
+use gpulane_report::{End, Live, Look, Mode};
+
+use super::open;
+use crate::args::Watch;
+use crate::attach::unix_now;
+use crate::say;
+
+const LOOK_EVERY: Duration = Duration::from_millis(40);
+
+pub(crate) fn watch(args: &Watch) -> ExitCode {
+    let (dir, plan) = match open(&args.run) {
+        Ok(opened) => opened,
+        Err(code) => return code,
+    };
+    let (out, err) = (Box::new(io::stdout()), Box::new(io::stderr()));
+    let mode = Mode::choose(args.json, false);
+    let mut live = Live::new(dir.clone(), plan, mode, Look::detect(&io::stderr()), out, err);
+    let watched = (|| {
+        if !args.json {
+            live.catch_up(None)?;
+        }
+        // Asked first, so that the last events of a run that just ended are still shown.
+        while dir.is_live() {
+            live.tick(None, unix_now())?;
+            std::thread::sleep(LOOK_EVERY);
+        }
+        live.tick(None, unix_now())?;
+        let end = match live.state() {
+            state if state.finished => End::Finished,
+            state if state.interrupted.is_some() => End::Interrupted,
+            _ => End::EngineDied { message: "no engine works on this run".to_owned() },
+        };
+        live.finish(&end, unix_now())
+    })();
+    match watched {
+        Ok(()) => ExitCode::Success,
+        Err(error) => {
+            say::error(format!("cannot watch {}: {error}", dir.root().display()));
+            ExitCode::BadInput
+        }
+    }
+}

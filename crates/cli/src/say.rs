@@ -1,0 +1,70 @@
+//! Words of the command line itself: errors and notes on stderr, data on stdout. A closed pipe is not our problem.
+
+use std::fmt::Display;
+use std::io::{IsTerminal, Write};
+
+use gpulane_journal::{JournalError, RunDirError};
+
+fn stderr_color() -> bool {
+    std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
+}
+
+fn line(label: &str, style: &str, text: &str) {
+    let mut err = std::io::stderr().lock();
+    let _ = if stderr_color() {
+        writeln!(err, "{style}{label}\x1b[0m: {text}")
+    } else {
+        writeln!(err, "{label}: {text}")
+    };
+}
+
+/// What went wrong.
+pub(crate) fn error(text: impl Display) {
+    line("error", "\x1b[1;31m", &text.to_string());
+}
+
+/// What to do about it.
+pub(crate) fn hint(text: impl Display) {
+    line("hint", "\x1b[1;36m", &text.to_string());
+}
+
+/// Something worth knowing.
+pub(crate) fn note(text: impl Display) {
+    line("note", "\x1b[1m", &text.to_string());
+}
+
+/// A line for people, on stderr.
+pub(crate) fn progress(text: impl Display) {
+    let _ = writeln!(std::io::stderr().lock(), "{text}");
+}
+
+/// Data, on stdout.
+pub(crate) fn data(text: impl Display) {
+    let _ = write!(std::io::stdout().lock(), "{text}");
+}
+
+/// An error with the way out that it knows.
+pub(crate) trait Explained: Display {
+    /// What to do.
+    fn way_out(&self) -> Option<String>;
+}
+
+impl Explained for RunDirError {
+    fn way_out(&self) -> Option<String> {
+        self.hint()
+    }
+}
+
+impl Explained for JournalError {
+    fn way_out(&self) -> Option<String> {
+        self.hint()
+    }
+}
+
+/// An error and its way out.
+pub(crate) fn explain(error: &impl Explained) {
+    self::error(error);
+    if let Some(way_out) = error.way_out() {
+        hint(way_out);
+    }
+}

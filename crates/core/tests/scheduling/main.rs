@@ -1,0 +1,15 @@
+//! The core's scheduling, told as stories (`story_*`) and tried on random plans in a random world (`random`).
+
+#![allow(clippy::unwrap_used, clippy::expect_used)]
+
+mod oracle;
+mod random;
+mod scene;
+mod story_answers;
+mod story_ends;
+mod story_order;
+mod story_placement;
+mod story_resume;
+mod story_scale;
+mod story_stops;
+mod world;

@@ -1,0 +1,211 @@
+//! What a story needs: plans and machines in a line each, and a run that is stepped by job names and tells its effects as text.
+
+use std::sync::Arc;
+
+use gpulane_core::{Core, Effect, Input, Timer};
+use gpulane_model::{
+    Attempt, Bytes, Config, Event, Gpu, GpuKind, Job, JobId, Machine, Millis, Plan, ProcessExit, Record,
+    RunSettings, RunState, Stage, StageId,
+};
+
+/// A stage with so many jobs, named `0`, `1`, …
+pub(crate) fn stage(name: &str, jobs: u32, change: impl FnOnce(&mut Stage)) -> Stage {
+    let mut stage = Stage { jobs: 0..jobs, ..Stage::named(name) };
+    change(&mut stage);
+    stage
+}
+
+/// A plan of these stages; a `foreach` stage gets one job per job of its source.
+pub(crate) fn plan(mut stages: Vec<Stage>) -> Arc<Plan> {
+    fn len(stages: &[Stage], at: usize) -> u32 {
+        let own = u32::try_from(stages[at].jobs.len()).unwrap();
+        stages[at].foreach.map_or(own, |source| len(stages, source.index()))
+    }
+    let lens: Vec<u32> = (0..stages.len()).map(|at| len(&stages, at)).collect();
+    let mut next = 0;
+    for (stage, len) in stages.iter_mut().zip(lens) {
+        stage.jobs = next..next + len;
+        next += len;
+    }
+    let mut jobs = Vec::new();
+    for (at, stage) in stages.iter().enumerate() {
+        for number in 0..u32::try_from(stage.jobs.len()).unwrap() {
+            let source = stage.foreach.map(|source| JobId(stages[source.index()].jobs.start + number));
+            let name = number.to_string().into_boxed_str();
+            jobs.push(Job { stage: StageId::at(at), name, config: Config::default(), source });
+        }
+    }
+    let plan = Plan { format: 1, name: "test".into(), run: RunSettings::default(), stages, jobs };
+    assert!(plan.is_consistent());
+    Arc::new(plan)
+}
+
+/// So many simulated GPUs of 24 GiB with so many lanes each, and four cores for each lane.
+pub(crate) fn gpus(count: u32, lanes_per_gpu: u32) -> Machine {
+    let gpu = |at| Gpu { uuid: format!("GPU-{at}"), name: "simulated".into(), memory: Bytes(24 << 30) };
+    let gpus = (0..count).map(gpu).collect();
+    Machine { kind: GpuKind::Sim, gpus, lanes_per_gpu, cores: 4 * count * lanes_per_gpu, cpu_lanes: 0 }
+}
+
+/// No GPUs: so many lanes stand in, with two cores each.
+pub(crate) fn no_gpus(cpu_lanes: u32) -> Machine {
+    Machine { kind: GpuKind::None, gpus: vec![], lanes_per_gpu: 1, cores: 2 * cpu_lanes, cpu_lanes }
+}
+
+/// A run under a story's control. After every step the invariants hold and the fold of its records agrees with its counts.
+pub(crate) struct Story {
+    pub(crate) plan: Arc<Plan>,
+    pub(crate) core: Core,
+    /// What a journal of it would fold to.
+    pub(crate) folded: RunState,
+    pub(crate) now: Millis,
+}
+
+impl Story {
+    /// A fresh run, begun, with what that told.
+    pub(crate) fn begin(plan: &Arc<Plan>, machine: Machine) -> (Self, Vec<String>) {
+        Self::resume(plan, machine, RunState::new(plan))
+    }
+
+    /// The same, going on from a past.
+    pub(crate) fn resume(plan: &Arc<Plan>, machine: Machine, past: RunState) -> (Self, Vec<String>) {
+        let core = Core::new(Arc::clone(plan), machine, &past);
+        let mut story = Self { plan: Arc::clone(plan), core, folded: past, now: Millis(0) };
+        let told = story.step(Input::Begin);
+        (story, told)
+    }
+
+    pub(crate) fn step(&mut self, input: Input) -> Vec<String> {
+        let mut effects = Vec::new();
+        self.core.step(self.now, input, &mut effects);
+        for effect in &effects {
+            if let Effect::Record(event) = effect {
+                let seq = self.folded.last_seq + 1;
+                self.folded.apply(&Record { seq, time: self.now, event: event.clone() });
+            }
+        }
+        self.core.check_invariants().unwrap();
+        assert_eq!(self.core.counts(), self.folded.counts);
+        effects.iter().map(|effect| self.tell(effect)).collect()
+    }
+
+    pub(crate) fn job(&self, name: &str) -> JobId {
+        self.folded.find(name).unwrap_or_else(|| panic!("no job {name}"))
+    }
+
+    pub(crate) fn spawned(&mut self, name: &str, attempt: u32) -> Vec<String> {
+        let job = self.job(name);
+        self.step(Input::JobSpawned { job, attempt: Attempt(attempt), pid: 1000 + job.0 })
+    }
+
+    pub(crate) fn exited(&mut self, name: &str, attempt: u32, code: i32) -> Vec<String> {
+        let job = self.job(name);
+        self.step(Input::JobExited { job, attempt: Attempt(attempt), exit: ProcessExit::Code(code), left: 0 })
+    }
+
+    pub(crate) fn signalled(&mut self, name: &str, attempt: u32, signal: i32) -> Vec<String> {
+        let job = self.job(name);
+        self.step(Input::JobExited {
+            job,
+            attempt: Attempt(attempt),
+            exit: ProcessExit::Signal(signal),
+            left: 0,
+        })
+    }
+
+    pub(crate) fn published(&mut self, name: &str, attempt: u32) -> Vec<String> {
+        let job = self.job(name);
+        self.step(Input::JobPublished { job, attempt: Attempt(attempt) })
+    }
+
+    pub(crate) fn blocked(&mut self, name: &str, attempt: u32) -> Vec<String> {
+        let (job, because) = (self.job(name), "disk full".to_owned());
+        self.step(Input::SpawnBlocked { job, attempt: Attempt(attempt), because })
+    }
+
+    pub(crate) fn fired(&mut self, timer: Timer) -> Vec<String> {
+        self.step(Input::TimerFired { timer })
+    }
+
+    pub(crate) fn cancelled(&mut self, names: &[&str]) -> Vec<String> {
+        let jobs = names.iter().map(|name| self.job(name)).collect();
+        self.step(Input::CancelRequested { jobs })
+    }
+
+    pub(crate) fn interrupted(&mut self, now: bool) -> Vec<String> {
+        self.step(Input::Interrupted { because: "SIGINT".into(), now })
+    }
+
+    /// The first try of a job from start to success; what the exit and the publication told.
+    pub(crate) fn succeed(&mut self, name: &str) -> Vec<String> {
+        let attempt = self.folded.job(self.job(name)).attempts;
+        if attempt == 0 {
+            self.spawned(name, 1);
+        }
+        let mut told = self.exited(name, attempt.max(1), 0);
+        told.extend(self.published(name, attempt.max(1)));
+        told
+    }
+
+    /// The first try of a job from start to a failure; what the exit told.
+    pub(crate) fn fail(&mut self, name: &str) -> Vec<String> {
+        self.spawned(name, 1);
+        self.exited(name, 1, 3)
+    }
+
+    pub(crate) fn waiting(&self, name: &str) -> String {
+        self.core.waiting(self.job(name)).map_or_else(|| "-".to_owned(), |why| why.to_string())
+    }
+
+    fn tell(&self, effect: &Effect) -> String {
+        let name = |job: &JobId| self.plan.job_name(*job);
+        match effect {
+            Effect::Spawn { job, attempt, lane, gpus, cpus } => {
+                let gpus: Vec<String> = gpus.iter().map(ToString::to_string).collect();
+                format!("spawn {} #{attempt} lane {lane} gpus [{}] cpus {cpus}", name(job), gpus.join(","))
+            }
+            Effect::Terminate { job, now, .. } => {
+                format!("{} {}", if *now { "kill" } else { "term" }, name(job))
+            }
+            Effect::Publish { job, .. } => format!("publish {}", name(job)),
+            Effect::Record(event) => tell_event(event),
+            Effect::SetTimer { timer: Timer::Timeout { job, .. }, at } => {
+                format!("timeout of {} at {}", name(job), at.0)
+            }
+            Effect::SetTimer { timer: Timer::Retry { job }, at } => {
+                format!("retry of {} at {}", name(job), at.0)
+            }
+            Effect::SetTimer { timer: Timer::RetryHeld, at } => format!("look again at {}", at.0),
+            Effect::Finish { outcome } => format!("over: {outcome:?}"),
+        }
+    }
+}
+
+fn tell_event(event: &Event) -> String {
+    match event {
+        Event::JobStarted { job, gpus, .. } => format!("{job} started on [{}]", gpus.join(",")),
+        Event::JobSucceeded { job, seconds, .. } => format!("{job} succeeded in {seconds} s"),
+        Event::JobFailed { job, attempt, failure } => {
+            format!("{job} failed at #{attempt}: {} in {} s", failure.describe(), failure.seconds)
+        }
+        Event::JobRetrying { job, attempt, delay } => format!("{job} retries as #{attempt} in {delay} s"),
+        Event::JobSkipped { job, because } => format!("{job} skipped: {because}"),
+        Event::ProcessesLeft { job, count } => format!("{job} left {count} processes"),
+        Event::StartsHeld { because } => format!("held: {because}"),
+        Event::StartsReleased {} => "released".into(),
+        Event::RunInterrupted { because } => format!("interrupted: {because}"),
+        Event::RunFinished { succeeded, failed, skipped, seconds } => {
+            format!("finished: {succeeded} succeeded, {failed} failed, {skipped} skipped in {seconds} s")
+        }
+        other => format!("{other:?}"),
+    }
+}
+
+/// Only what is started, as `JOB@LANE`.
+pub(crate) fn starts(told: &[String]) -> Vec<String> {
+    let start = |line: &String| {
+        let words: Vec<&str> = line.split(' ').collect();
+        (words[0] == "spawn").then(|| format!("{}@{}", words[1], words[4]))
+    };
+    told.iter().filter_map(start).collect()
+}

@@ -1,0 +1,81 @@
+//! Where a whole run stands, in a word.
+
+use gpulane_core::Core;
+use gpulane_journal::RunDir;
+use gpulane_model::{Millis, Plan, RunState};
+
+use crate::palette::Style;
+
+/// A run at one moment, for `status`.
+#[derive(Clone, Copy)]
+pub struct Snapshot<'a> {
+    /// Its directory.
+    pub dir: &'a RunDir,
+    /// Its plan.
+    pub plan: &'a Plan,
+    /// What its journal tells.
+    pub state: &'a RunState,
+    /// Whether an engine works on it now.
+    pub live: bool,
+    /// Knows why jobs wait. `None` where no engine works on the run.
+    pub core: Option<&'a Core>,
+    /// Unix time.
+    pub now: Millis,
+}
+
+/// Where a run stands.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Phase {
+    /// An engine works on it but nothing has happened yet.
+    Starting,
+    /// An engine works on it.
+    Running,
+    /// Every job has ended and none failed.
+    Succeeded,
+    /// Every job has ended and some failed.
+    Failed,
+    /// Stopped on request; can be resumed.
+    Interrupted,
+    /// No engine works on it and none said goodbye; can be resumed.
+    Stopped,
+}
+
+impl Phase {
+    /// Where the run stands.
+    pub fn of(state: &RunState, live: bool) -> Self {
+        match (live, state.finished, state.interrupted.is_some()) {
+            (_, true, _) if state.counts.failed > 0 => Self::Failed,
+            (_, true, _) => Self::Succeeded,
+            (true, ..) if state.started.is_none() => Self::Starting,
+            (true, ..) => Self::Running,
+            (false, _, true) => Self::Interrupted,
+            (false, _, false) => Self::Stopped,
+        }
+    }
+
+    /// The word used in tables and JSON.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Starting => "starting",
+            Self::Running => "running",
+            Self::Succeeded => "succeeded",
+            Self::Failed => "failed",
+            Self::Interrupted => "interrupted",
+            Self::Stopped => "stopped",
+        }
+    }
+
+    pub(crate) const fn style(self) -> Style {
+        match self {
+            Self::Starting | Self::Running => Style::Bold,
+            Self::Succeeded => Style::Good,
+            Self::Failed => Style::Bad,
+            Self::Interrupted | Self::Stopped => Style::Warn,
+        }
+    }
+
+    /// Whether `resume` would go on with it.
+    pub(crate) const fn can_resume(self) -> bool {
+        matches!(self, Self::Interrupted | Self::Stopped)
+    }
+}

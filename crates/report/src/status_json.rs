@@ -1,0 +1,94 @@
+//! `gpulane status RUN --json`: the same as one JSON object. Names and numbers only, never a config or an
+//! environment.
+
+use std::time::{Duration, UNIX_EPOCH};
+
+use gpulane_model::{Counts, JobStatus, Millis};
+use serde_json::{Value, json};
+
+use crate::phase::{Phase, Snapshot};
+use crate::status::{running_jobs, stage_counts};
+use crate::summary::log_of;
+use crate::waits::waits;
+
+/// The run as one line of JSON.
+pub fn status_json(of: &Snapshot<'_>) -> String {
+    let state = of.state;
+    let stages: Vec<Value> = of
+        .plan
+        .stages
+        .iter()
+        .zip(stage_counts(of))
+        .map(|(stage, counts)| with_counts(json!({ "stage": stage.name }), &counts))
+        .collect();
+    let running: Vec<Value> = running_jobs(of)
+        .into_iter()
+        .map(|(job, place, since)| {
+            json!({
+                "job": of.plan.job_name(job),
+                "attempt": state.job(job).attempts,
+                "place": place,
+                "seconds": of.now.since(since).as_seconds(),
+            })
+        })
+        .collect();
+    let failed: Vec<Value> = of
+        .plan
+        .job_ids()
+        .filter_map(|job| match &state.job(job).status {
+            JobStatus::Failed(failure) => Some(json!({
+                "job": of.plan.job_name(job),
+                "attempt": state.job(job).attempts,
+                "reason": failure.reason.word(),
+                "message": failure.describe(),
+                "log": log_of(of.dir, of.plan, state, job),
+            })),
+            _ => None,
+        })
+        .collect();
+    let waiting: Vec<Value> = waits(of.plan, state, of.core, true)
+        .into_iter()
+        .map(|wait| json!({ "first": of.plan.job_name(wait.first), "jobs": wait.jobs, "because": wait.because }))
+        .collect();
+    let head = json!({
+        "run": of.dir.root(),
+        "name": of.plan.name,
+        "state": Phase::of(state, of.live).word(),
+        "live": of.live,
+        "pid": of.live.then_some(state.engine_pid).flatten(),
+        "started": state.started.map(time),
+        "last_event": state.last.map(time),
+        "held": state.held,
+        "interrupted": state.interrupted,
+    });
+    let mut whole = with_counts(head, &state.counts);
+    if let Value::Object(map) = &mut whole {
+        map.insert("stages".to_owned(), stages.into());
+        map.insert("running_jobs".to_owned(), running.into());
+        map.insert("failed_jobs".to_owned(), failed.into());
+        map.insert("waiting_jobs".to_owned(), waiting.into());
+    }
+    whole.to_string()
+}
+
+fn with_counts(mut value: Value, counts: &Counts) -> Value {
+    if let Value::Object(map) = &mut value {
+        for (word, n) in [
+            ("succeeded", counts.succeeded),
+            ("failed", counts.failed),
+            ("skipped", counts.skipped),
+            ("running", counts.running),
+            ("waiting", counts.pending),
+        ] {
+            map.insert(word.to_owned(), n.into());
+        }
+    }
+    value
+}
+
+/// RFC 3339 in UTC, as in events.
+pub(crate) fn time(at: Millis) -> String {
+    // The text form ends with the year 9999.
+    let at = Duration::from_millis(at.0.min(253_402_300_799_999));
+    humantime::format_rfc3339_millis(UNIX_EPOCH + at).to_string()
+}

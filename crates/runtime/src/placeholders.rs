@@ -1,0 +1,64 @@
+//! What placeholders stand for in a job's argv and environment. Used for real starts and for `--dry-run`, so that
+//! what is shown is what will run.
+
+use std::path::PathBuf;
+
+use gpulane_journal::RunDir;
+use gpulane_model::{Attempt, Config, JobId, LaneId, Plan, template};
+
+/// One attempt at one job.
+#[derive(Clone, Copy, Debug)]
+pub struct Placeholders<'a> {
+    /// The run.
+    pub dir: &'a RunDir,
+    /// Its plan.
+    pub plan: &'a Plan,
+    /// The job.
+    pub job: JobId,
+    /// Which try.
+    pub attempt: Attempt,
+    /// Where it runs, once that is decided.
+    pub lane: Option<LaneId>,
+}
+
+impl Placeholders<'_> {
+    /// argv with every placeholder filled in.
+    pub fn argv(&self) -> Vec<String> {
+        self.plan.stage_of(self.job).command.iter().map(|part| self.fill(part)).collect()
+    }
+
+    /// A template with every placeholder filled in; one that is not known yet stays.
+    pub fn fill(&self, part: &str) -> String {
+        if !part.contains(['{', '}']) {
+            return part.to_owned();
+        }
+        template::render(part, |name| self.value(name))
+    }
+
+    /// The attempt's private output directory.
+    pub fn out(&self) -> PathBuf {
+        self.dir.attempt_out(self.plan, self.job, self.attempt)
+    }
+
+    /// With `foreach`: the published output of the job this one follows.
+    pub fn input(&self) -> Option<PathBuf> {
+        self.plan.job(self.job).source.map(|source| self.dir.out_dir(self.plan, source))
+    }
+
+    fn value(&self, name: &str) -> Option<String> {
+        let path = |path: PathBuf| path.to_string_lossy().into_owned();
+        let job = self.plan.job(self.job);
+        Some(match name {
+            "config" => job.config.text().to_owned(),
+            "config_file" => path(self.dir.config_file(self.plan, self.job)),
+            "out" => path(self.out()),
+            "name" => job.name.to_string(),
+            "job" => self.plan.job_name(self.job),
+            "input" => path(self.input()?),
+            "gpus" => self.plan.stage_of(self.job).gpus.to_string(),
+            "lane" => self.lane?.to_string(),
+            "run" => path(self.dir.root().to_owned()),
+            key => Config::value_text(job.config.entries().get(key)?),
+        })
+    }
+}
