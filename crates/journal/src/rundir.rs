@@ -33,14 +33,14 @@ impl RunDir {
             Err(error) if error.kind() == io::ErrorKind::NotFound => make_dirs(&path)?,
             Err(error) => return Err(RunDirError::io("create", &path)(error)),
         }
-        Ok(Self { root: path.into() })
+        Ok(Self { root: resolved(path).into() })
     }
 
     /// The directory of a run that exists.
     pub fn open(path: &Path) -> Result<Self, RunDirError> {
         let path = absolute(path)?;
         match fs::metadata(path.join(PLAN)) {
-            Ok(_) => Ok(Self { root: path.into() }),
+            Ok(_) => Ok(Self { root: resolved(path).into() }),
             Err(error) if error.kind() == io::ErrorKind::NotFound && path.is_dir() => {
                 Err(RunDirError::NotARun { path })
             }
@@ -214,6 +214,11 @@ impl Format {
 
 fn attempt_name(attempt: Attempt) -> String {
     format!("attempt-{attempt}")
+}
+
+/// Without `..` and links, so that it stays right when a directory on the way to it is removed or replaced.
+fn resolved(path: PathBuf) -> PathBuf {
+    fs::canonicalize(&path).unwrap_or(path)
 }
 
 fn absolute(path: &Path) -> Result<PathBuf, RunDirError> {

@@ -11,6 +11,7 @@ use crate::document::{RawPlan, RawStage};
 use crate::keys;
 use crate::matrix::Matrix;
 use crate::names;
+use crate::parse;
 use crate::problems::Problems;
 use crate::reader::Placed;
 use crate::resolve::resolve;
@@ -124,7 +125,7 @@ fn matrix(input: &AdHoc, line: &Line, problems: &mut Problems<'_>) -> Matrix {
 
 fn read_override(given: &Override, at: usize, settings: &mut Settings, problems: &mut Problems<'_>) {
     let span = at..at + given.value.len();
-    let typed = DeValue::parse(given.value.trim()).ok().map(Spanned::into_inner);
+    let typed = parse::value(given.value.trim()).map(Spanned::into_inner);
     let value = match typed {
         Some(value @ (DeValue::Integer(_) | DeValue::Float(_) | DeValue::Boolean(_))) => value,
         _ => DeValue::String(given.value.as_str().into()),
@@ -132,7 +133,7 @@ fn read_override(given: &Override, at: usize, settings: &mut Settings, problems:
     problems.flag = Some(given.flag.clone());
     // A value of no length at the very start would look like damage; no flag's value stands there.
     if !settings.read(&given.key, span.clone(), &Spanned::new(span.clone(), value), problems) {
-        keys::unknown(&given.key, &span, &keys::STAGE, "a stage", problems);
+        _ = keys::unknown(&given.key, &span, &keys::STAGE, "a stage", problems);
     }
     problems.flag = None;
 }

@@ -90,7 +90,7 @@ pub(crate) fn check(command: &Command, problems: &mut Problems<'_>) -> bool {
 
 fn argument(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Text> {
     let DeValue::String(text) = node.get_ref() else {
-        let help = quoted(node, problems.text()).map(|text| format!("write {text}"));
+        let help = quoted(node, problems).map(|text| format!("write {text}"));
         wrong_kind("command", "a list of strings", node, problems).maybe_help(help);
         return None;
     };
@@ -154,7 +154,7 @@ pub(crate) fn env(node: &Node<'_>, problems: &mut Problems<'_>) -> BTreeMap<Stri
             continue;
         }
         let DeValue::String(text) = value.get_ref() else {
-            let help = quoted(value, problems.text()).map(|text| format!("write {text}"));
+            let help = quoted(value, problems).map(|text| format!("write {text}"));
             wrong_kind(&keys::shown(name), "a string", value, problems).maybe_help(help);
             continue;
         };

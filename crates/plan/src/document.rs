@@ -1,11 +1,16 @@
 //! The document as a whole: parses the text, reads the top level and every stage. Nothing here knows how stages
 //! depend on one another.
 
+use std::rc::Rc;
+
 use toml::de::{DeTable, DeValue};
 
+use crate::bulk::{self, Bulk};
 use crate::diagnostic::Span;
+use crate::entries::{self, Entries};
 use crate::keys;
 use crate::names;
+use crate::parse;
 use crate::problems::Problems;
 use crate::reader::{Node, Placed, is_damage, text, wrong_kind};
 use crate::settings::Settings;
@@ -19,7 +24,7 @@ pub(crate) struct RawPlan {
 
 /// A stage as it was written, with the defaults filled in.
 pub(crate) struct RawStage {
-    /// A stage whose name is missing or wrong is checked all the same, but nothing can refer to it.
+    /// A stage whose name is missing is checked all the same, but nothing can refer to it.
     pub(crate) name: Option<Placed<String>>,
     /// Its `[[stage]]`.
     pub(crate) span: Span,
@@ -27,15 +32,61 @@ pub(crate) struct RawStage {
 }
 
 /// Reads the whole text; what can be read is read, whatever is wrong elsewhere.
-pub(crate) fn read(source: &str, problems: &mut Problems<'_>) -> RawPlan {
-    let (tree, errors) = DeTable::parse_recoverable(source);
-    for error in &errors {
-        syntax(error, source, problems);
+pub(crate) fn read<'s>(source: &'s str, problems: &mut Problems<'s>) -> RawPlan {
+    if let Some(bulk) = Bulk::of(source) {
+        if let Some(plan) = read_bulk(&bulk, source, problems) {
+            return plan;
+        }
+        *problems = Problems::new(source);
     }
+    let (tree, errors) = match parse::document(source) {
+        Ok(parsed) => parsed,
+        Err(opening) => {
+            too_deep(&opening, problems);
+            return RawPlan::default();
+        }
+    };
+    for error in &errors {
+        // Further errors on one line mostly follow from its first.
+        if !error.span().is_some_and(|span| problems.is_damaged_at(span.start)) {
+            syntax(error, source, problems);
+        }
+    }
+    let (mut plan, defaults) = read_tree(tree.get_ref(), problems);
+    for stage in &mut plan.stages {
+        stage.settings.fill_from(&defaults);
+    }
+    plan
+}
+
+/// A plan with very many explicit jobs, a piece at a time. `None` if it must be read as a whole after all.
+fn read_bulk(bulk: &Bulk, source: &str, problems: &mut Problems<'_>) -> Option<RawPlan> {
+    let tree = parse::sound_document(&bulk.frame)?;
+    let heads = bulk.stage_heads(tree.get_ref())?;
+    let (mut plan, defaults) = read_tree(tree.get_ref(), problems);
+    for (stage, pieces) in bulk.pieces_by_stage(&heads)? {
+        let mut entries = Entries::default();
+        for piece in pieces {
+            let tree = parse::sound_document(source.get(piece.clone())?)?;
+            problems.base = piece.start;
+            entries::add_jobs(bulk::only_jobs(tree.get_ref())?, &mut entries, problems);
+            problems.base = 0;
+        }
+        let settings = &mut plan.stages.get_mut(stage)?.settings;
+        settings.written.push(Placed::new("job", heads[stage].clone()));
+        settings.jobs = Some(Rc::new(entries));
+    }
+    for stage in &mut plan.stages {
+        stage.settings.fill_from(&defaults);
+    }
+    Some(plan)
+}
+
+fn read_tree(tree: &DeTable<'_>, problems: &mut Problems<'_>) -> (RawPlan, Settings) {
     let mut plan = RawPlan::default();
     let mut defaults = Settings::default();
     let mut stages = None;
-    for (key, node) in tree.get_ref() {
+    for (key, node) in tree {
         match key.get_ref().as_ref() {
             "name" if is_damage(node) => {}
             "name" => plan.name = plan_name(node, problems),
@@ -46,32 +97,42 @@ pub(crate) fn read(source: &str, problems: &mut Problems<'_>) -> RawPlan {
     }
     match stages {
         Some(node) => plan.stages = read_stages(node, problems),
-        None if problems.is_damaged() || tree.get_ref().contains_key("stages") => {}
-        None => {
-            problems.error(&(0..0), "the plan has no stage").help(keys::STAGE_HELP);
-        }
+        None if problems.is_damaged() || tree.contains_key("stages") => {}
+        None => _ = problems.error(&(0..0), "the plan has no stage").help(keys::STAGE_HELP),
     }
-    for stage in &mut plan.stages {
-        stage.settings.fill_from(&defaults);
-    }
-    plan
+    (plan, defaults)
+}
+
+fn too_deep(opening: &Span, problems: &mut Problems<'_>) {
+    problems
+        .syntax(Some(opening.clone()), format!("not TOML: brackets are open {} deep", parse::DEEPEST + 1))
+        .label("the outermost of them; is it closed?");
 }
 
 fn syntax(error: &toml::de::Error, source: &str, problems: &mut Problems<'_>) {
     let message = error.message();
     let (what, expected) = message.split_once(", expected ").unwrap_or((message, ""));
     let raw = error.span().and_then(|span| source.get(span)).unwrap_or_default();
+    let starts_line =
+        error.span().is_some_and(|span| source[..span.start].trim_end_matches(' ').ends_with('\n'));
     let (message, help) = match (what, raw) {
         ("duplicate key", raw) => (
             format!("duplicate key `{}`", keys::shown(raw)),
             Some("each key stands once in a table".to_owned()),
         ),
+        ("missing comma between array elements", _) if starts_line => {
+            (what.to_owned(), Some("or does a line above lack its `]`?".to_owned()))
+        }
         (what, "True" | "False") => (what.to_owned(), Some(format!("write `{}`", raw.to_lowercase()))),
         (what, "None" | "null" | "nil") => {
             (what.to_owned(), Some("TOML has no empty value; leave the key out".to_owned()))
         }
+        ("invalid boolean", word) => {
+            (format!("`{}` is no value", keys::shown(word)), Some(format!("write text in quotes: {word:?}")))
+        }
         (what, _) => (what.to_owned(), None),
     };
+    let expected = if what == "invalid boolean" { "" } else { expected };
     let label = if expected.is_empty() { String::new() } else { format!("expected {expected}") };
     problems.syntax(error.span(), format!("not TOML: {message}")).label(label).maybe_help(help);
 }
@@ -92,7 +153,7 @@ fn read_defaults(node: &Node<'_>, problems: &mut Problems<'_>) -> Settings {
                         .error(&key.span(), "`name` cannot have a default")
                         .label("every stage has a name of its own");
                 } else if !settings.read(key.get_ref(), key.span(), node, problems) {
-                    keys::unknown(key.get_ref(), &key.span(), &keys::STAGE, "`[defaults]`", problems);
+                    settings.read_unknown(key.get_ref(), key.span(), "`[defaults]`", node, problems);
                 }
             }
         }
@@ -141,6 +202,16 @@ fn single_brackets(table: &DeTable<'_>, span: &Span, problems: &mut Problems<'_>
         .help(help);
 }
 
+/// A wrong name is kept: other stages may refer to it, and they are right.
+fn stage_name(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Placed<String>> {
+    if is_damage(node) {
+        return None;
+    }
+    let name = text("name", node, problems)?;
+    names::check(&name.value, "stage", &name.span, problems);
+    Some(name)
+}
+
 fn read_stage(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<RawStage> {
     let DeValue::Table(table) = node.get_ref() else {
         wrong_kind("stage", "a list of tables", node, problems).help(keys::STAGE_HELP);
@@ -151,11 +222,10 @@ fn read_stage(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<RawStage> 
     for (key, node) in table {
         if key.get_ref() == "name" {
             has_name = true;
-            stage.name = text("name", node, problems)
-                .filter(|_| !is_damage(node))
-                .filter(|name| names::check(&name.value, "stage", &name.span, problems));
+            stage.name = stage_name(node, problems);
         } else if !stage.settings.read(key.get_ref(), key.span(), node, problems) {
-            keys::unknown(key.get_ref(), &key.span(), &keys::STAGE, "a stage", problems);
+            let meant = stage.settings.read_unknown(key.get_ref(), key.span(), "a stage", node, problems);
+            has_name |= meant == Some("name");
         }
     }
     if !has_name && !problems.is_damaged() {

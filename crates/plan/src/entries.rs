@@ -5,7 +5,7 @@ use std::collections::HashMap;
 
 use gpulane_model::{Config, template};
 use serde_json::{Map, Value};
-use toml::de::{DeTable, DeValue};
+use toml::de::{DeArray, DeTable, DeValue};
 
 use crate::diagnostic::Span;
 use crate::keys;
@@ -60,17 +60,28 @@ pub(crate) fn jobs(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Entri
             .help("write `[[stage.job]]` with double brackets, then `name = \"…\"` and `config = { … }`");
         return None;
     };
-    let mut entries = Entries { points: Vec::with_capacity(items.len()), keys: KeyUse::default() };
+    if items.is_empty() {
+        problems
+            .error(&node.span(), "`job` is an empty list")
+            .help("leave it out, or write `[[stage.job]]` tables");
+        return None;
+    }
+    let mut entries = Entries::default();
+    add_jobs(items, &mut entries, problems);
+    Some(entries)
+}
+
+/// Reads these jobs behind those there are.
+pub(crate) fn add_jobs(items: &DeArray<'_>, entries: &mut Entries, problems: &mut Problems<'_>) {
+    entries.points.reserve(items.len());
     for item in items {
-        match item.get_ref() {
-            DeValue::Table(table) => job(table, &item.span(), &mut entries, problems),
-            _ => {
-                wrong_kind("job", "a list of tables", item, problems)
-                    .help("write `[[stage.job]]`, then `config = { … }`");
-            }
+        if let DeValue::Table(table) = item.get_ref() {
+            job(table, &item.span(), entries, problems);
+        } else {
+            wrong_kind("job", "a list of tables", item, problems)
+                .help("write `[[stage.job]]`, then `config = { … }`");
         }
     }
-    Some(entries)
 }
 
 fn job(table: &DeTable<'_>, span: &Span, entries: &mut Entries, problems: &mut Problems<'_>) {
@@ -114,7 +125,7 @@ fn job(table: &DeTable<'_>, span: &Span, entries: &mut Entries, problems: &mut P
     entries.points.push(Point {
         name: names::for_job(&derived),
         config: Config::from_map(&config),
-        span: name_span,
+        span: problems.placed(&name_span),
     });
 }
 

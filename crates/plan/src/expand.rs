@@ -109,7 +109,7 @@ fn product(matrix: &Matrix, expansion: &mut Expansion, budget: &mut Budget, prob
     // What is flawed is not expanded, but its keys may be named in placeholders.
     let sound = !matrix.flawed && budget.take(size, text_size(matrix, size), &matrix.span, problems);
     let points = if sound { turn(matrix, &groups, &lengths, problems) } else { Vec::new() };
-    let count = points.len().max(1);
+    let count = if sound { points.len() } else { 1 };
     for axis in &matrix.axes {
         expansion.keys.add(&axis.key, count);
     }

@@ -88,14 +88,15 @@ fn from_other_tools(word: &str) -> Option<&'static str> {
     CONFUSIONS.iter().find(|(theirs, _)| *theirs == word).map(|(_, ours)| *ours)
 }
 
-/// Reports a key that does not exist. `place` says where it stands: `a stage`, `[defaults]`.
+/// Reports a key that does not exist, and gives the one that was likely meant. `place` says where it stands:
+/// `a stage`, `[defaults]`.
 pub(crate) fn unknown(
     key: &str,
     span: &Span,
     known: &[&'static str],
     place: &str,
     problems: &mut Problems<'_>,
-) {
+) -> Option<&'static str> {
     let dashed = key.replace('-', "_");
     let meant = known
         .iter()
@@ -108,6 +109,7 @@ pub(crate) fn unknown(
         .error(span, format!("unknown key `{}` in {place}{}", shown(key), did_you_mean(meant)))
         .label("unknown key")
         .help(help);
+    meant
 }
 
 fn explanation(key: &str, meant: Option<&str>, known: &[&str]) -> String {
@@ -144,7 +146,10 @@ pub(crate) fn unknown_in_plan(key: &str, span: &Span, problems: &mut Problems<'_
             format!("`{key}` belongs to a stage"),
             "move it below a `[[stage]]`, or below `[defaults]` if it is for all stages".to_owned(),
         ),
-        _ => return unknown(key, span, &PLAN, "the plan", problems),
+        _ => {
+            unknown(key, span, &PLAN, "the plan", problems);
+            return;
+        }
     };
     problems.error(span, message).label("not a key of the plan itself").help(help);
 }

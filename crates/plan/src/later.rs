@@ -18,8 +18,9 @@ pub(crate) fn hang(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Limit
         DeValue::Table(_) => hang_table(node, problems),
         _ => hang_after("hang", node, problems).map(|after| Hang { after, action: HangAction::default() }),
     };
+    let hang = hang?;
     problems.not_yet("`hang`", &node.span());
-    hang.map(Limit::At)
+    Some(Limit::At(hang))
 }
 
 fn hang_after(key: &str, node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Millis> {
@@ -137,7 +138,9 @@ pub(crate) fn result(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Vec
             .label("must be a file under the job's `{out}`")
             .help("write its path below `{out}`, for example \"model.pt\" or \"checkpoints/*.pt\"");
     }
-    problems.not_yet("`result`", &node.span());
+    if sound {
+        problems.not_yet("`result`", &node.span());
+    }
     sound.then(|| files.into_iter().map(|file| file.value).collect())
 }
 

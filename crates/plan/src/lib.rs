@@ -17,6 +17,7 @@
 //! - A text with syntax errors is read as far as possible, and what only follows from such an error is not reported.
 
 mod adhoc;
+mod bulk;
 mod command;
 mod diagnostic;
 mod document;
@@ -27,6 +28,7 @@ mod later;
 mod matrix;
 mod names;
 mod nearest;
+mod parse;
 mod placeholders;
 mod problems;
 mod reader;

@@ -239,11 +239,8 @@ impl Matrix {
     /// Reports a value that stands twice on one axis, or a pair that stands twice in step: both would give two jobs
     /// of one name.
     pub(crate) fn check_repeats(&mut self, problems: &mut Problems<'_>) {
-        if self.flawed {
-            return;
-        }
         for group in self.groups() {
-            let len = self.axes[group[0]].values.len();
+            let len = group.iter().map(|axis| self.axes[*axis].values.len()).min().unwrap_or(0);
             let mut seen: HashMap<String, usize> = HashMap::with_capacity(len);
             for index in 0..len {
                 let mut name = String::new();
@@ -293,12 +290,14 @@ impl Matrix {
                 Some(_) => {}
             }
         }
+        // A pair of which no key exists.
+        groups.retain(|group| !group.is_empty());
         groups
     }
 }
 
 fn not_a_list(key: &str, node: &Node<'_>, problems: &mut Problems<'_>) {
-    let raw = problems.text().get(node.span()).filter(|raw| raw.len() <= 60 && !raw.contains('\n'));
+    let raw = problems.raw(&node.span()).filter(|raw| raw.len() <= 60 && !raw.contains('\n'));
     let help = match node.get_ref() {
         DeValue::String(text) if text.starts_with("range(") => {
             "`range()` is for `-s` on the command line; in a plan write the numbers out: [0, 1, 2]".to_owned()

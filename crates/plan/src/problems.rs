@@ -1,6 +1,7 @@
 //! Collects everything there is to tell about one plan, and keeps back what only follows from a syntax error:
 //! a person who forgot a quote must not read that the stage has no command.
 
+use std::cell::OnceCell;
 use std::collections::{BTreeMap, HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
@@ -10,12 +11,15 @@ use crate::nearest::Nearest;
 /// Everything found so far.
 pub(crate) struct Problems<'s> {
     text: &'s str,
+    /// Where the piece being read begins, if the text is read in pieces.
+    pub(crate) base: usize,
     found: Vec<Diagnostic>,
     /// How many of these are about syntax; they come first.
     syntax_errors: usize,
     /// Lines (from 0) with a syntax error: what else is wrong there is its consequence.
     damaged_lines: HashSet<usize>,
-    line_starts: Vec<usize>,
+    /// Where each line begins; empty until first asked for.
+    line_starts: OnceCell<Vec<usize>>,
     /// How often each word stands in a damaged text; empty for a sound one.
     words: HashMap<&'s str, u32>,
     /// Keys that are checked but do nothing yet: where first, and how often.
@@ -30,10 +34,11 @@ impl<'s> Problems<'s> {
     pub(crate) fn new(text: &'s str) -> Self {
         Self {
             text,
+            base: 0,
             found: Vec::new(),
             syntax_errors: 0,
             damaged_lines: HashSet::new(),
-            line_starts: Vec::new(),
+            line_starts: OnceCell::new(),
             words: HashMap::new(),
             not_yet: BTreeMap::new(),
             flag: None,
@@ -46,9 +51,19 @@ impl<'s> Problems<'s> {
         self.text
     }
 
+    /// What stands there.
+    pub(crate) fn raw(&self, span: &Span) -> Option<&'s str> {
+        self.text.get(self.placed(span))
+    }
+
+    /// The span in the whole text of one in the piece being read.
+    pub(crate) fn placed(&self, span: &Span) -> Span {
+        span.start + self.base..span.end + self.base
+    }
+
     /// Whether the text has syntax errors: then what is absent may only be unreadable.
     pub(crate) fn is_damaged(&self) -> bool {
-        !self.line_starts.is_empty()
+        self.syntax_errors > 0
     }
 
     pub(crate) fn has_errors(&self) -> bool {
@@ -86,8 +101,6 @@ impl<'s> Problems<'s> {
     /// Says that the text has a syntax error there.
     pub(crate) fn syntax(&mut self, span: Option<Span>, message: String) -> &mut Diagnostic {
         if !self.is_damaged() {
-            self.line_starts =
-                std::iter::once(0).chain(self.text.match_indices('\n').map(|(at, _)| at + 1)).collect();
             for word in self.text.split(|c: char| !(c.is_alphanumeric() || matches!(c, '_' | '-' | '.'))) {
                 *self.words.entry(word).or_default() += 1;
             }
@@ -100,15 +113,23 @@ impl<'s> Problems<'s> {
         self.push(Diagnostic { severity: Severity::Error, message, span, label: String::new(), help: None })
     }
 
-    fn line_of(&self, at: usize) -> usize {
-        self.line_starts.partition_point(|start| *start <= at).saturating_sub(1)
+    /// Whether a syntax error was found on the line of this byte.
+    pub(crate) fn is_damaged_at(&self, at: usize) -> bool {
+        self.is_damaged() && self.damaged_lines.contains(&self.line_of(at))
+    }
+
+    /// The line of a byte, from 0.
+    pub(crate) fn line_of(&self, at: usize) -> usize {
+        let breaks = || self.text.match_indices('\n').map(|(at, _)| at + 1);
+        let starts = self.line_starts.get_or_init(|| std::iter::once(0).chain(breaks()).collect());
+        starts.partition_point(|start| *start <= at).saturating_sub(1)
     }
 
     fn add(&mut self, severity: Severity, span: &Span, message: String) -> &mut Diagnostic {
         self.push(Diagnostic {
             severity,
             message,
-            span: Some(span.clone()),
+            span: Some(self.placed(span)),
             label: String::new(),
             help: None,
         })
@@ -127,10 +148,7 @@ impl<'s> Problems<'s> {
         found.retain(|diagnostic| {
             index += 1;
             index <= self.syntax_errors
-                || !diagnostic
-                    .span
-                    .as_ref()
-                    .is_some_and(|span| self.damaged_lines.contains(&self.line_of(span.start)))
+                || !diagnostic.span.as_ref().is_some_and(|span| self.is_damaged_at(span.start))
         });
         for (what, (span, count)) in std::mem::take(&mut self.not_yet) {
             let times = if count > 1 { format!(" ({count} times here)") } else { String::new() };

@@ -78,17 +78,17 @@ pub(crate) fn text(key: &str, node: &Node<'_>, problems: &mut Problems<'_>) -> O
     if let DeValue::String(text) = node.get_ref() {
         return Some(Placed::new(text.clone().into_owned(), node.span()));
     }
-    let quoted = quoted(node, problems.text());
+    let quoted = quoted(node, problems);
     wrong_kind(key, "a string", node, problems).maybe_help(quoted.map(|text| format!("write {text}")));
     None
 }
 
 /// A scalar as it would stand in quotes.
-pub(crate) fn quoted(node: &Node<'_>, source: &str) -> Option<String> {
+pub(crate) fn quoted(node: &Node<'_>, problems: &Problems<'_>) -> Option<String> {
     if matches!(node.get_ref(), DeValue::Array(_) | DeValue::Table(_)) {
         return None;
     }
-    source.get(node.span()).map(|raw| format!("\"{raw}\""))
+    problems.raw(&node.span()).map(|raw| format!("\"{raw}\""))
 }
 
 /// A list of strings; a single string counts as a list of one. `None` if any is wrong.

@@ -29,7 +29,7 @@ pub(crate) fn resolve(
         let fillings = Fillings {
             keys: expansion.as_ref().map(|expansion| &expansion.keys),
             points: expansion.as_ref().map_or(&[], |expansion| &expansion.points),
-            has_input: references.foreach.is_some() || references.lost,
+            has_input: references.foreach.is_some() || references.lost || is_lost(stage),
         };
         placeholders::check(stage, &fillings, problems);
     }
@@ -45,7 +45,7 @@ fn check_stage(stage: &RawStage, problems: &mut Problems<'_>) {
     let mut work = settings.written.iter().filter(|written| WORK.contains(&written.value));
     match (work.next(), work.next()) {
         (None, _) if !problems.is_damaged() => no_command(stage, problems),
-        (Some(first), Some(second)) => {
+        (Some(first), Some(second)) if first.value != second.value => {
             problems
                 .error(&second.span, format!("a stage has either `{}` or `{}`", first.value, second.value))
                 .label("only one of them can run")
@@ -132,12 +132,17 @@ fn own_points(stage: &RawStage, budget: &mut Budget, problems: &mut Problems<'_>
     let (matrix, jobs) = (settings.matrix.as_deref(), settings.jobs.as_deref());
     if matrix.is_none() && jobs.is_none() {
         // Written but unreadable: its keys are unknown, and a lone job would be a guess.
-        let unreadable = settings.has_any(&["matrix", "job"]);
+        let unreadable = settings.has_any(&["matrix", "job"]) || is_lost(stage);
         return (!unreadable).then(|| single(stage));
     }
     let expansion = expand(matrix, jobs, budget, problems);
     report_duplicates(&expansion.points, problems);
     Some(expansion)
+}
+
+/// Whether a `foreach` was written but could not be read.
+fn is_lost(stage: &RawStage) -> bool {
+    stage.settings.foreach.is_none() && stage.settings.has_any(&["foreach"])
 }
 
 /// A stage without points is one job.
@@ -169,8 +174,7 @@ fn report_duplicates(points: &[Point], problems: &mut Problems<'_>) {
     for point in points {
         let Some(first) = seen.insert(&point.name, point) else { continue };
         let same = first.config == point.config;
-        let line =
-            problems.text().get(..first.span.start).map_or(0, |before| before.matches('\n').count() + 1);
+        let line = problems.line_of(first.span.start) + 1;
         problems
             .error(&point.span, format!("two jobs of this stage are named `{}`", point.name))
             .label(format!("the first is on line {line}"))

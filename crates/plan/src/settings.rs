@@ -91,6 +91,25 @@ impl Settings {
         true
     }
 
+    /// Reports a key that does not exist. What was likely meant counts as written, so that nobody reads that it is
+    /// missing; a command is read, too, for what else is wrong in it.
+    pub(crate) fn read_unknown(
+        &mut self,
+        key: &str,
+        span: Span,
+        place: &str,
+        node: &Node<'_>,
+        problems: &mut Problems<'_>,
+    ) -> Option<&'static str> {
+        let meant = crate::keys::unknown(key, &span, &crate::keys::STAGE, place, problems)?;
+        if meant == "command" && node.get_ref().is_array() && self.place_of(meant).is_none() {
+            self.read(meant, span, node, problems);
+        } else if meant != "name" {
+            self.written.push(Placed::new(meant, span));
+        }
+        Some(meant)
+    }
+
     fn read_work(&mut self, key: &str, node: &Node<'_>, problems: &mut Problems<'_>) {
         match key {
             "command" => self.command = command::command(node, problems),
@@ -216,7 +235,7 @@ fn memory(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Memory> {
     let written = match node.get_ref() {
         DeValue::String(written) => written.trim(),
         DeValue::Integer(_) | DeValue::Float(_) => {
-            let number = problems.text().get(span.clone()).unwrap_or("6").trim_start_matches(['-', '+']);
+            let number = problems.raw(&span).unwrap_or("6").trim_start_matches(['-', '+']);
             let right = problems.assignment("memory", &format!("\"{number}GiB\""));
             problems
                 .error(&span, "`memory` needs a unit")

@@ -8,6 +8,7 @@ use toml::de::DeValue;
 use crate::diagnostic::Span;
 use crate::entries::check_key;
 use crate::matrix::{Axis, Matrix};
+use crate::parse;
 use crate::problems::Problems;
 use crate::reader::Placed;
 use crate::value;
@@ -150,7 +151,7 @@ fn typed(text: &str) -> Option<Value> {
     if !plausible || !enclosed && text.contains(|c: char| c.is_whitespace() || c == '#') {
         return None;
     }
-    let node = DeValue::parse(text).ok()?;
+    let node = parse::value(text)?;
     // A date, or a number JSON does not have, stays the text it is.
     let textual = matches!(node.get_ref(), DeValue::Datetime(_));
     if textual { None } else { value::json(&node, &mut Problems::new(text)) }

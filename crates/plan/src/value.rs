@@ -59,7 +59,7 @@ fn integer(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Value> {
         i64::try_from(number).map(Number::from).or_else(|_| u64::try_from(number).map(Number::from)).ok()
     });
     if number.is_none() {
-        let raw = crate::reader::quoted(node, problems.text());
+        let raw = crate::reader::quoted(node, problems);
         problems
             .error(&node.span(), "this integer does not fit into 64 bits")
             .maybe_help(raw.map(|text| format!("write it as a string: {text}")));

@@ -33,6 +33,11 @@ pub(crate) fn clean(bytes: &[u8], color: bool) -> Cow<'_, str> {
     Cow::Owned(clean)
 }
 
+/// Text from events: it may quote what a system or a person said.
+pub(crate) fn safe(text: &str) -> Cow<'_, str> {
+    clean(text.as_bytes(), false)
+}
+
 fn push(clean: &mut String, c: char) {
     match c {
         '\t' => clean.push(c),

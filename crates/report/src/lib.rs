@@ -31,11 +31,12 @@ mod thin;
 mod view;
 mod waits;
 
-pub use live::{End, Live};
+pub use live::Live;
 pub use logs::{Logs, Which};
 pub use look::{Look, Mode, Size};
 pub use phase::{Phase, Snapshot};
 pub use runs::{RunFacts, RunRow, runs_json, runs_table};
 pub use status::status;
 pub use status_json::status_json;
+pub use summary::End;
 pub use table::results_table;

@@ -8,7 +8,7 @@ use gpulane_journal::{Follower, RunDir};
 use gpulane_model::{Millis, Plan, RunState};
 
 use crate::look::{Look, Mode};
-use crate::summary;
+use crate::summary::{self, End};
 use crate::view::View;
 
 /// Events taken in by one tick; the next goes on from there.
@@ -17,22 +17,6 @@ const PER_TICK: usize = 10_000;
 const LOGS_PER_TICK: usize = 8 << 20;
 /// What `catch_up` leaves of the logs of jobs that run.
 const CATCH_UP_KEEP: u64 = 2 * 1024;
-
-/// How a view ends.
-#[derive(Clone, Debug, PartialEq, Eq)]
-pub enum End {
-    /// Every job has ended.
-    Finished,
-    /// The run was interrupted and can be resumed.
-    Interrupted,
-    /// The engine is gone without a word.
-    EngineDied {
-        /// What is known of it, for a person.
-        message: String,
-    },
-    /// Only the watching ends; the run goes on.
-    Detached,
-}
 
 /// A live view of a run.
 pub struct Live {
@@ -64,15 +48,16 @@ impl Live {
             > 0
         {}
         view.silent = false;
-        view.skip_to_end(CATCH_UP_KEEP);
+        view.on_caught_up(CATCH_UP_KEEP);
         Ok(())
     }
 
     /// Shows what is new. Call it 20 to 30 times a second. `durable`: how many bytes of the journal are known to
     /// be on disk, `None`: all; `now`: Unix time.
     pub fn tick(&mut self, durable: Option<u64>, now: Millis) -> io::Result<()> {
-        self.read(durable, now, PER_TICK)?;
-        self.view.show(now)
+        let read = self.read(durable, now, PER_TICK);
+        self.view.show(now);
+        read
     }
 
     /// A line from gpulane itself, above the bars.
@@ -83,9 +68,9 @@ impl Live {
     /// Shows all the rest, takes the bars away and sums up.
     pub fn finish(&mut self, end: &End, now: Millis) -> io::Result<()> {
         let read = self.read(None, now, usize::MAX);
-        self.view.close(now)?;
+        self.view.close(now);
         let lines = summary::lines(&self.view.summed(now), end);
-        self.view.print(&lines)?;
+        self.view.print(&lines);
         read
     }
 
@@ -96,7 +81,6 @@ impl Live {
 
     fn read(&mut self, durable: Option<u64>, now: Millis, most: usize) -> io::Result<()> {
         let Self { follower, view } = self;
-        view.now = now;
         view.log_bytes = 0;
         let mut taken = 0;
         loop {
@@ -109,8 +93,7 @@ impl Live {
             if count == 0 || enough {
                 return Ok(());
             }
-            // Thousands of lines are written as they come, not gathered.
-            view.spill()?;
+            view.spill(now);
         }
     }
 }

@@ -125,6 +125,11 @@ impl Output {
         self.tails.remove(&job);
     }
 
+    /// Nobody works any more.
+    pub(crate) fn forget_all(&mut self) {
+        self.tails.clear();
+    }
+
     /// Nothing more will be told of the jobs still running: hands out the rest of theirs.
     pub(crate) fn end_all(&mut self, hear: Hear<'_>) {
         let jobs: Vec<(JobId, Attempt)> =

@@ -129,8 +129,11 @@ impl Pace {
         Some(
             stages
                 .map(|(((pace, stage), usual), (work, longest))| {
-                    let pending = f64::from(pace.counts.pending) * usual.unwrap_or(overall);
-                    ((pending + work) / f64::from(at_once(stage, machine))).max(*longest)
+                    let usual = usual.unwrap_or(overall);
+                    let pending = f64::from(pace.counts.pending) * usual;
+                    // However many lanes there are, no job is quicker than itself.
+                    let least = if pace.counts.pending > 0 { usual } else { *longest };
+                    ((pending + work) / f64::from(at_once(stage, machine))).max(least)
                 })
                 .sum(),
         )

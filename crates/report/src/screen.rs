@@ -24,11 +24,10 @@ impl Sink {
         match self.write_all(bytes) {
             Ok(()) => Ok(()),
             Err(error) => {
-                self.gone = true;
                 // EIO is what a terminal says that was closed under us.
-                let left = error.kind() == io::ErrorKind::BrokenPipe
+                self.gone = error.kind() == io::ErrorKind::BrokenPipe
                     || error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error());
-                if left { Ok(()) } else { Err(error) }
+                if self.gone { Ok(()) } else { Err(error) }
             }
         }
     }
@@ -70,9 +69,9 @@ impl Screen {
         self.lines.push('\n');
     }
 
-    /// Whether lines wait to be written.
-    pub(crate) fn has_lines(&self) -> bool {
-        !self.lines.is_empty()
+    /// Bytes of lines that wait to be written.
+    pub(crate) fn waiting(&self) -> usize {
+        self.lines.len()
     }
 
     /// Writes the waiting lines. There must be no frame.

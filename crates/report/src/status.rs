@@ -2,6 +2,7 @@
 
 use gpulane_model::{Counts, JobId, JobStatus, Millis};
 
+use crate::clean::safe;
 use crate::frame::put_bar;
 use crate::lanes::{lane_label, machine_text};
 use crate::look::Look;
@@ -56,7 +57,7 @@ fn header(of: &Snapshot<'_>, palette: Palette) -> String {
     line.push('\n');
     line.push_str(&format!("{}\n", palette.paint(Style::Dim, &shown(of.dir.root()))));
     for because in [&state.held, &state.interrupted].into_iter().flatten() {
-        line.push_str(&format!("{} {because}\n", palette.alert()));
+        line.push_str(&format!("{} {}\n", palette.alert(), safe(because)));
     }
     line
 }
@@ -179,7 +180,7 @@ fn waiting(of: &Snapshot<'_>, all: bool) -> Vec<Vec<Cell>> {
         vec![
             Cell::text(of.plan.job_name(wait.first)),
             Cell::styled(Style::Dim, others),
-            Cell::text(wait.because),
+            Cell::text(safe(&wait.because)),
         ]
     };
     waits(of.plan, of.state, of.core, all).into_iter().map(row).collect()

@@ -8,9 +8,8 @@ use std::path::{Path, PathBuf};
 use gpulane_journal::RunDir;
 use gpulane_model::{Attempt, JobId, JobStatus, Millis, Plan, RunState};
 
-use crate::clean::clean;
+use crate::clean::{clean, safe};
 use crate::lines::Lines;
-use crate::live::End;
 use crate::palette::{Palette, Style};
 use crate::teller::final_failure;
 use crate::text::{fit, jobs, number, shell, shown};
@@ -23,6 +22,22 @@ const TAIL: usize = 5;
 const TAIL_BYTES: u64 = 4096;
 /// Reasons shown why jobs were skipped.
 const REASONS: usize = 3;
+
+/// How a view ends.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum End {
+    /// Every job has ended.
+    Finished,
+    /// The run was interrupted and can be resumed.
+    Interrupted,
+    /// The engine is gone without a word.
+    EngineDied {
+        /// What is known of it, for a person.
+        message: String,
+    },
+    /// Only the watching ends; the run goes on.
+    Detached,
+}
 
 /// What a summary is made from.
 pub(crate) struct Summed<'a> {
@@ -93,7 +108,7 @@ fn skips(of: &Summed<'_>, lines: &mut Vec<String>) {
     lines.push(String::new());
     for (because, n, first) in reasons.iter().take(REASONS) {
         let who = if *n == 1 { of.plan.job_name(*first) } else { jobs(*n) };
-        lines.push(format!("{} {who} skipped: {because}", of.palette.skip()));
+        lines.push(format!("{} {who} skipped: {}", of.palette.skip(), safe(because)));
     }
     if reasons.len() > REASONS {
         lines.push(format!("{} and {} more reasons", of.palette.dots(), reasons.len() - REASONS));
@@ -116,7 +131,7 @@ fn closing(of: &Summed<'_>, end: &End, run: &str, lines: &mut Vec<String>) {
             number(to_do)
         )),
         End::EngineDied { message } => {
-            lines.push(format!("{} gpulane's engine died: {message}", of.palette.cross()));
+            lines.push(format!("{} gpulane's engine died: {}", of.palette.cross(), safe(message)));
             lines.push(format!(
                 "  {} of {} done, {} to go.",
                 number(counts.ended()),

@@ -3,12 +3,13 @@
 use gpulane_journal::RunDir;
 use gpulane_model::{Attempt, Event, Failure, JobId, Millis, Plan, Record, RunState};
 
+use crate::clean::safe;
 use crate::frame::extent;
 use crate::lanes::machine_text;
 use crate::palette::{Palette, Style};
 use crate::screen::Screen;
 use crate::text::{jobs, number, seconds, shown};
-use crate::thin::Thin;
+use crate::thin::{Kind, Thin};
 
 /// Tells events.
 #[derive(Debug)]
@@ -42,30 +43,33 @@ impl Teller {
                 let left = state.counts.pending + state.counts.running;
                 format!("{name}: goes on, {} to do on {}", jobs(left), machine_text(machine))
             }
-            Event::JobSucceeded { job, seconds: took, .. } if self.thin.succeeded() => {
+            Event::JobSucceeded { job, seconds: took, .. } if self.thin.allows(Kind::Succeeded) => {
                 format!("{} {job} {} {}", palette.tick(), seconds(*took), self.place(state))
             }
-            Event::JobFailed { job, attempt, failure } if self.thin.failed() => {
+            Event::JobFailed { job, attempt, failure } if self.thin.allows(Kind::Failed) => {
                 self.failed(state, plan, job, *attempt, failure)
             }
-            Event::JobRetrying { job, delay, .. } => {
+            Event::JobRetrying { job, delay, .. } if self.thin.allows(Kind::Retrying) => {
                 let delay = seconds(*delay);
                 let when = if delay.0 == 0 { "now".to_owned() } else { format!("in {delay}") };
                 format!("{} {job} is tried again {when}", palette.again())
             }
-            Event::JobRequeued { job } if self.thin.skipped() => {
-                format!("{} {job} gets a fresh start", palette.again())
+            Event::JobRequeued { .. } => {
+                self.thin.allows(Kind::Requeued);
+                return;
             }
-            Event::JobSkipped { job, because } if self.thin.skipped() => {
-                format!("{} {job} skipped: {because} {}", palette.skip(), self.place(state))
+            Event::JobSkipped { job, because } if self.thin.allows(Kind::Skipped) => {
+                format!("{} {job} skipped: {} {}", palette.skip(), safe(because), self.place(state))
             }
-            Event::ProcessesLeft { job, count } => {
+            Event::ProcessesLeft { job, count } if self.thin.allows(Kind::LeftProcesses) => {
                 let them = if *count == 1 { "1 process" } else { &format!("{count} processes") };
                 format!("{} {job} left {them} behind; ended", palette.alert())
             }
-            Event::StartsHeld { because } => format!("{} no new starts: {because}", palette.alert()),
+            Event::StartsHeld { because } => format!("{} no new starts: {}", palette.alert(), safe(because)),
             Event::StartsReleased {} => "starts go on".to_owned(),
-            Event::RunInterrupted { because } => format!("{} interrupted: {because}", palette.alert()),
+            Event::RunInterrupted { because } => {
+                format!("{} interrupted: {}", palette.alert(), safe(because))
+            }
             _ => return,
         };
         screen.line(&line);
@@ -86,19 +90,23 @@ impl Teller {
         attempt: Attempt,
         failure: &Failure,
     ) -> String {
-        let mut line = format!("{} {job} {}", self.palette.cross(), failure.describe());
-        if attempt.0 > 0 {
+        let mut line = format!("{} {job} {}", self.palette.cross(), safe(&failure.describe()));
+        if attempt.0 > 0 && failure.seconds > 0.0 {
             line.push_str(&format!(" after {}", seconds(failure.seconds)));
         }
         let Some(id) = state.find(job) else { return line };
-        let tries = plan.stage_of(id).retries + 1;
+        let (tries, failures) = (plan.stage_of(id).retries + 1, state.job(id).failures);
         if !failure.reason.counts() {
             line.push_str(", does not count as a try");
-        } else if tries > 1 {
-            line.push_str(&format!(", try {} of {tries}", state.job(id).failures));
+            return line;
         }
-        line.push(' ');
-        line.push_str(&self.place(state));
+        if tries > 1 {
+            line.push_str(&format!(", try {failures} of {tries}"));
+        }
+        if failures >= tries {
+            line.push(' ');
+            line.push_str(&self.place(state));
+        }
         line
     }
 
@@ -111,9 +119,9 @@ impl Teller {
 
 /// `exit code 3 after 0.4 s, 2 tries`: a failure that stands.
 pub(crate) fn final_failure(state: &RunState, job: JobId, failure: &Failure) -> String {
-    let mut text = failure.describe();
+    let mut text = safe(&failure.describe()).into_owned();
     let state = state.job(job);
-    if state.attempts > 0 {
+    if state.attempts > 0 && failure.seconds > 0.0 {
         text.push_str(&format!(" after {}", seconds(failure.seconds)));
     }
     if state.failures > 1 {

@@ -1,15 +1,35 @@
 //! Keeps result lines readable when jobs end by the thousand: a few a second are shown, the rest is counted and
 //! said in one line.
 
-use gpulane_model::{Counts, Millis};
+use gpulane_model::Millis;
 
 use crate::palette::Palette;
 use crate::text::number;
 
-/// Lines of succeeded and skipped jobs shown per second.
+/// Lines shown per second.
 const PER_SECOND: u32 = 20;
 /// Failures shown before they are only counted.
 const FAILURES: u32 = 50;
+
+/// What a line tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Kind {
+    Succeeded,
+    Failed,
+    Retrying,
+    Skipped,
+    LeftProcesses,
+    Requeued,
+}
+
+const KINDS: [(Kind, &str); 6] = [
+    (Kind::Succeeded, "more succeeded"),
+    (Kind::Failed, "more failed"),
+    (Kind::Retrying, "more tried again"),
+    (Kind::Skipped, "more skipped"),
+    (Kind::LeftProcesses, "more left processes behind"),
+    (Kind::Requeued, "tried afresh"),
+];
 
 /// What was shown and what was not.
 #[derive(Debug, Default)]
@@ -20,30 +40,27 @@ pub(crate) struct Thin {
     shown: u32,
     /// Failures shown in all.
     failures: u32,
-    /// Not shown since the last summary.
-    withheld: Counts,
+    /// Not shown since the last summary, by kind.
+    withheld: [u32; KINDS.len()],
 }
 
 impl Thin {
-    /// Whether to show a job that succeeded.
-    pub(crate) fn succeeded(&mut self) -> bool {
-        let show = self.room();
-        self.withheld.succeeded += u32::from(!show);
-        show
-    }
-
-    /// Whether to show a job that was skipped.
-    pub(crate) fn skipped(&mut self) -> bool {
-        let show = self.room();
-        self.withheld.skipped += u32::from(!show);
-        show
-    }
-
-    /// Whether to show a failure.
-    pub(crate) fn failed(&mut self) -> bool {
-        let show = self.failures < FAILURES;
-        self.failures += u32::from(show);
-        self.withheld.failed += u32::from(!show);
+    /// Whether to show a line of this kind; if not, it is counted.
+    pub(crate) fn allows(&mut self, kind: Kind) -> bool {
+        let show = match kind {
+            // Always shown, up to a number in all.
+            Kind::Failed => self.failures < FAILURES,
+            Kind::Retrying => self.failures < FAILURES && self.withheld[Kind::Failed as usize] == 0,
+            // Only ever counted: `resume --failed` says it of all at once.
+            Kind::Requeued => false,
+            Kind::Succeeded | Kind::Skipped | Kind::LeftProcesses => self.shown < PER_SECOND,
+        };
+        match kind {
+            Kind::Failed => self.failures += u32::from(show),
+            Kind::Retrying | Kind::Requeued => {}
+            Kind::Succeeded | Kind::Skipped | Kind::LeftProcesses => self.shown += u32::from(show),
+        }
+        self.withheld[kind as usize] += u32::from(!show);
         show
     }
 
@@ -55,18 +72,51 @@ impl Thin {
         self.since = now;
         self.shown = 0;
         let withheld = std::mem::take(&mut self.withheld);
-        let parts: Vec<String> =
-            [(withheld.succeeded, "succeeded"), (withheld.failed, "failed"), (withheld.skipped, "skipped")]
-                .iter()
-                .filter(|(n, _)| *n > 0)
-                .map(|(n, word)| format!("{} more {word}", number(*n)))
-                .collect();
+        let parts: Vec<String> = KINDS
+            .iter()
+            .map(|(kind, words)| (withheld[*kind as usize], words))
+            .filter(|(n, _)| *n > 0)
+            .map(|(n, words)| format!("{} {words}", number(n)))
+            .collect();
         (!parts.is_empty()).then(|| format!("{} {}", palette.dots(), parts.join(", ")))
     }
+}
 
-    fn room(&mut self) -> bool {
-        let room = self.shown < PER_SECOND;
-        self.shown += u32::from(room);
-        room
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::look::Look;
+
+    #[test]
+    fn kinds_stand_at_their_own_place() {
+        for (at, (kind, _)) in KINDS.iter().enumerate() {
+            assert_eq!(at, *kind as usize);
+        }
+    }
+
+    #[test]
+    fn failures_are_shown_up_to_fifty_and_then_counted() {
+        let palette = Palette::new(&Look::PLAIN);
+        let mut thin = Thin::default();
+        let shown = (0..80).filter(|_| thin.allows(Kind::Failed)).count();
+        assert_eq!(shown, 50);
+        assert!(!thin.allows(Kind::Retrying));
+        assert_eq!(
+            thin.summary(Millis(5000), false, palette).as_deref(),
+            Some("… 30 more failed, 1 more tried again")
+        );
+        assert_eq!(thin.summary(Millis(7000), false, palette), None, "said once");
+    }
+
+    #[test]
+    fn each_second_shows_a_few_again() {
+        let palette = Palette::new(&Look::PLAIN);
+        let mut thin = Thin::default();
+        for second in 1..4 {
+            let shown = (0..100).filter(|_| thin.allows(Kind::Succeeded)).count();
+            assert_eq!(shown, 20);
+            let summary = thin.summary(Millis::seconds(second), false, palette);
+            assert_eq!(summary.as_deref(), Some("… 80 more succeeded"));
+        }
     }
 }

@@ -7,13 +7,12 @@ use std::sync::Arc;
 use gpulane_journal::RunDir;
 use gpulane_model::{Attempt, Event, JobId, LaneId, Millis, Plan, Record, RunState};
 
-use crate::clean::clean;
+use crate::clean::{clean, safe};
 use crate::frame::{Frame, LaneJob, LaneRow, render};
 use crate::lanes::{lane_label, place_label};
 use crate::lines::Line;
 use crate::look::{Look, Mode};
-use crate::output::Stream;
-use crate::output::{LIVE, Output, Said};
+use crate::output::{LIVE, Output, Said, Stream};
 use crate::pace::Pace;
 use crate::palette::Palette;
 use crate::plain::{Plain, beat};
@@ -24,6 +23,8 @@ use crate::teller::Teller;
 
 /// At most 20 frames a second.
 const FRAME: Millis = Millis(50);
+/// Bytes of lines that may gather within a tick.
+const SPILL: usize = 1 << 20;
 
 /// A job that runs now.
 struct Running {
@@ -55,8 +56,6 @@ pub(crate) struct View {
     out: Sink,
     /// JSON lines not yet written.
     json: String,
-    /// The tick's time.
-    pub(crate) now: Millis,
     /// When the frame was last drawn.
     drawn: Option<Millis>,
     /// Bytes of ended jobs' logs shown in this tick.
@@ -92,7 +91,6 @@ impl View {
             screen: Screen::new(err),
             out: Sink::new(out),
             json: String::new(),
-            now: Millis(0),
             drawn: None,
             log_bytes: 0,
             silent: false,
@@ -112,9 +110,7 @@ impl View {
             self.on_job(job, record);
         }
         if matches!(record.event, Event::RunStarted { .. } | Event::RunResumed { .. }) {
-            self.running.clear();
-            self.lanes.clear();
-            self.pace.on_engine();
+            self.on_engine();
         }
         if self.silent {
             return;
@@ -129,6 +125,14 @@ impl View {
                 self.teller.tell(record, &self.state, &self.plan, &self.dir, &mut self.screen);
             }
         }
+    }
+
+    /// A new engine: what the last one left running is over.
+    fn on_engine(&mut self) {
+        self.running.clear();
+        self.lanes.clear();
+        self.pace.on_engine();
+        self.hear_rest();
     }
 
     fn on_job(&mut self, job: JobId, record: &Record) {
@@ -148,7 +152,8 @@ impl View {
                 self.plain.on_end(job);
                 let Self { output, prefix, plan, screen, .. } = self;
                 let Some(output) = output else { return };
-                if self.silent || attempt.0 == 0 {
+                // What an earlier engine started and lost is not shown again.
+                if self.silent || !output.follows(job, *attempt) {
                     output.forget(job);
                 } else {
                     let mut hear = |said: Said<'_>| screen.line(&prefix.said(plan, &said));
@@ -159,24 +164,36 @@ impl View {
         }
     }
 
-    /// Leaves out what running jobs have printed so far.
-    pub(crate) fn skip_to_end(&mut self, keep: u64) {
+    /// The past was taken in: of the output so far only the end is shown, and none where nobody works any more.
+    pub(crate) fn on_caught_up(&mut self, keep: u64) {
+        let live = self.dir.is_live();
         if let Some(output) = &mut self.output {
-            output.skip_to_end(keep);
+            if live { output.skip_to_end(keep) } else { output.forget_all() }
         }
     }
 
-    /// Reads the logs of running jobs and puts everything on the screen.
-    pub(crate) fn show(&mut self, now: Millis) -> io::Result<()> {
+    /// The rest of what running jobs printed: nothing more will come of them.
+    fn hear_rest(&mut self) {
+        let Self { output, prefix, plan, screen, silent, .. } = self;
+        match output {
+            Some(output) if *silent => output.forget_all(),
+            Some(output) => output.end_all(&mut |said| screen.line(&prefix.said(plan, &said))),
+            None => {}
+        }
+    }
+
+    /// Reads the logs of running jobs and puts everything on the screen. A screen that cannot be written to (a
+    /// log on a full disk) loses its lines; the run and its view go on.
+    pub(crate) fn show(&mut self, now: Millis) {
         self.hear();
         if matches!(self.mode, Mode::Tty | Mode::Plain) {
             self.teller.tick(now, false, &self.state, &mut self.screen);
         }
-        match self.mode {
+        let _ = match self.mode {
             Mode::Tty => self.show_frame(now),
             Mode::Plain => self.show_plain(now),
             Mode::Json | Mode::Quiet => self.screen.flush(),
-        }
+        };
     }
 
     fn hear(&mut self) {
@@ -207,7 +224,7 @@ impl View {
                 self.screen.line(&self.prefix.line(&self.plan, job, Stream::Stderr, line));
             }
         }
-        if self.screen.has_lines() {
+        if self.screen.waiting() > 0 {
             self.plain.on_print(now);
         } else if self.plain.is_due(now) && self.state.started.is_some() && !self.state.finished {
             self.plain.on_print(now);
@@ -233,7 +250,7 @@ impl View {
             elapsed,
             rate: self.pace.rate(elapsed),
             left: left.filter(|_| self.state.held.is_none() && !self.state.finished),
-            held: self.state.held.clone(),
+            held: self.state.held.as_deref().map(|because| safe(because).into_owned()),
             lanes: if with_lanes { self.lane_rows(now) } else { Vec::new() },
             widest_name: self.widest_name,
         }
@@ -282,21 +299,26 @@ impl View {
         self.out.write(json.as_bytes())
     }
 
-    /// Writes lines before the tick is over, so that many do not gather. The frame comes back with the next.
-    pub(crate) fn spill(&mut self) -> io::Result<()> {
-        self.screen.close(self.look.size().0)
+    /// Writes lines before the tick is over where very many have gathered.
+    pub(crate) fn spill(&mut self, now: Millis) {
+        if self.screen.waiting() < SPILL {
+            return;
+        }
+        if self.mode == Mode::Tty {
+            self.drawn = None;
+            let _ = self.show_frame(now);
+        } else {
+            let _ = self.screen.flush();
+        }
     }
 
     /// Nothing more will come: the rest of all output, and no frame.
-    pub(crate) fn close(&mut self, now: Millis) -> io::Result<()> {
-        let Self { output, prefix, plan, screen, .. } = self;
-        if let Some(output) = output {
-            output.end_all(&mut |said| screen.line(&prefix.said(plan, &said)));
-        }
+    pub(crate) fn close(&mut self, now: Millis) {
+        self.hear_rest();
         if matches!(self.mode, Mode::Tty | Mode::Plain) {
             self.teller.tick(now, true, &self.state, &mut self.screen);
         }
-        self.screen.close(self.look.size().0)
+        let _ = self.screen.close(self.look.size().0);
     }
 
     /// What the summary is made from.
@@ -312,11 +334,11 @@ impl View {
     }
 
     /// Prints lines below everything else.
-    pub(crate) fn print(&mut self, lines: &[String]) -> io::Result<()> {
+    pub(crate) fn print(&mut self, lines: &[String]) {
         for line in lines {
             self.screen.line(line);
         }
-        self.screen.flush()
+        let _ = self.screen.flush();
     }
 }
 

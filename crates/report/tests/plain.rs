@@ -2,7 +2,7 @@
 
 mod scene;
 
-use gpulane_model::{Attempt, Event};
+use gpulane_model::{Attempt, Event, FailReason, Failure};
 use gpulane_report::{End, Look, Mode};
 use scene::{Scene, at, plan};
 
@@ -39,7 +39,7 @@ train/lr=0.1 │ epoch 2 loss 0.2
 ✓ train/lr=0.1 1.2 s (1/4)
 train/lr=0.2 ┆ Traceback
 train/lr=0.2 ┆ ValueError: bad
-✗ train/lr=0.2 exit code 3 after 0.4 s, try 1 of 2 (2/4)
+✗ train/lr=0.2 exit code 3 after 0.4 s, try 1 of 2
 ↻ train/lr=0.2 is tried again in 5.0 s
 train/lr=0.2 ┆ ValueError: bad
 ✗ train/lr=0.2 exit code 3 after 0.4 s, try 2 of 2 (2/4)
@@ -191,6 +191,7 @@ train/lr=0.1 │ last words
 #[test]
 fn a_view_that_begins_in_the_middle_does_not_tell_the_past() {
     let mut scene = sweep();
+    let _engine = scene.dir.lock().unwrap();
     scene.started(2).job_started(0, "train/lr=0.1", 1, 0);
     scene.says("train/lr=0.1", 1, "stdout", b"old\n");
     scene.job_succeeded(10, "train/lr=0.1", 0.01).job_started(10, "train/lr=0.2", 1, 0);
@@ -200,4 +201,48 @@ fn a_view_that_begins_in_the_middle_does_not_tell_the_past() {
     live.tick(None, at(20)).unwrap();
     assert_eq!(err.text(), "train/lr=0.2 │ new\n");
     assert_eq!(live.state().counts.succeeded, 1);
+}
+
+#[test]
+fn a_resumed_run_is_told_from_there() {
+    let mut scene = sweep();
+    scene.started(2).job_started(0, "train/lr=0.1", 1, 0);
+    scene.says("train/lr=0.1", 1, "stdout", b"before the crash\n");
+    scene.job_started(0, "train/lr=0.2", 1, 1).job_failed(10, "train/lr=0.2", 1, 1, 0.01);
+    let (mut live, _, err) = scene.live(Mode::Plain, Look::PLAIN);
+    live.catch_up(None).unwrap();
+    let (gpulane, machine) = ("0.1.0".to_owned(), scene::machine(2));
+    scene.event(5000, Event::RunResumed { gpulane, machine, pid: 2 });
+    let failure = Failure::because(FailReason::Lost);
+    scene.event(5000, Event::JobFailed { job: "train/lr=0.1".into(), attempt: Attempt(1), failure });
+    scene.event(5000, Event::JobRequeued { job: "train/lr=0.2".into() });
+    live.tick(None, at(5000)).unwrap();
+    live.tick(None, at(7000)).unwrap();
+    let expected = "\
+ablation: goes on, 3 jobs to do on 2 simulated GPUs
+✗ train/lr=0.1 lost, does not count as a try
+… 1 tried afresh (0/4)
+";
+    assert_eq!(err.text(), expected);
+}
+
+#[test]
+fn a_watcher_sees_the_last_words_of_jobs_whose_engine_was_replaced() {
+    let mut scene = sweep();
+    let (mut live, _, err) = scene.live(Mode::Plain, Look::PLAIN);
+    scene.started(2).job_started(0, "train/lr=0.1", 1, 0);
+    live.tick(None, at(10)).unwrap();
+    scene.says("train/lr=0.1", 1, "stdout", b"before the crash");
+    scene.event(5000, Event::RunResumed { gpulane: "0.1.0".into(), machine: scene::machine(2), pid: 2 });
+    live.tick(None, at(5000)).unwrap();
+    assert!(err.text().contains("train/lr=0.1 │ before the crash\nablation: goes on"), "{}", err.text());
+}
+
+#[test]
+fn what_an_event_quotes_cannot_reach_the_terminal() {
+    let mut scene = sweep();
+    let (mut live, _, err) = scene.live(Mode::Plain, Look::PLAIN);
+    scene.started(2).event(1, Event::StartsHeld { because: "disk full\n\x1b[2Jgone".into() });
+    live.tick(None, at(10)).unwrap();
+    assert!(err.text().ends_with("! no new starts: disk full\\x0agone\n"), "{}", err.text());
 }

@@ -1,6 +1,8 @@
 //! `gpulane run`: freeze the plan into a fresh run directory, then run what is there.
 
 use std::fmt::Write;
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -115,7 +117,7 @@ fn create(plan: &Plan, run_dir: Option<&Path>) -> Result<RunDir, RunDirError> {
     for count in 2..1000 {
         // mkdir decides who is first; a directory that exists is somebody else's.
         let _ = std::fs::create_dir_all(RUNS);
-        match std::fs::create_dir(&path) {
+        match DirBuilder::new().mode(0o700).create(&path) {
             Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
                 path = PathBuf::from(format!("{}-{count}", base.display()));
             }

@@ -4,8 +4,7 @@ use std::sync::Arc;
 
 use gpulane_core::Outcome;
 use gpulane_model::{
-    Cpus, Event, FailReason, Failure, GpuKind, JobStatus, Machine, Millis, Plan, Record, RunState, Stage,
-    StageId,
+    Cpus, Event, FailReason, Failure, JobStatus, Machine, Millis, Plan, Record, RunState, Stage, StageId,
 };
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -50,10 +49,11 @@ fn any_plan() -> impl Strategy<Value = Arc<Plan>> {
     })
 }
 
-fn any_machine() -> impl Strategy<Value = Machine> {
-    let with = (1..6_u32, 1..4_u32, 1..9_u32)
+/// A machine with at least so many GPUs, or lanes that stand in.
+fn any_machine(least: u32) -> impl Strategy<Value = Machine> {
+    let with = (least..6, 1..4_u32, 1..9_u32)
         .prop_map(|(count, lanes, cores)| Machine { cores, ..gpus(count, lanes) });
-    prop_oneof![3 => with, 1 => (1..7_u32).prop_map(no_gpus)]
+    prop_oneof![3 => with, 1 => (least..7).prop_map(no_gpus)]
 }
 
 fn any_choices() -> impl Strategy<Value = Vec<u8>> {
@@ -63,7 +63,7 @@ fn any_choices() -> impl Strategy<Value = Vec<u8>> {
 /// What the next engine finds: the journal up to where the last one died, and what was running recorded as lost.
 fn fold(plan: &Plan, past: &RunState, events: &[Event]) -> RunState {
     let mut state = past.clone();
-    let mut apply = |state: &mut RunState, event: Event| {
+    let apply = |state: &mut RunState, event: Event| {
         let seq = state.last_seq + 1;
         state.apply(&Record { seq, time: Millis(0), event });
     };
@@ -94,17 +94,17 @@ fn finish(plan: &Arc<Plan>, machine: &Machine, mut past: RunState, choices: &mut
 }
 
 proptest! {
-    #![proptest_config(ProptestConfig { cases: 1500, failure_persistence: None, ..ProptestConfig::default() })]
+    #![proptest_config(ProptestConfig { cases: ProptestConfig::default().cases.max(500), failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn every_run_keeps_the_rules_and_ends(plan in any_plan(), machine in any_machine(), bytes in any_choices()) {
+    fn every_run_keeps_the_rules_and_ends(plan in any_plan(), machine in any_machine(1), bytes in any_choices()) {
         finish(&plan, &machine, RunState::new(&plan), &mut Choices::new(bytes));
     }
 
     #[test]
     fn a_run_killed_at_any_instant_can_be_finished(
         plan in any_plan(),
-        machine in any_machine(),
+        machine in any_machine(1),
         bytes in any_choices(),
         later in any_choices(),
         cuts in prop::collection::vec(any::<Index>(), 3),
@@ -118,12 +118,11 @@ proptest! {
     }
 
     #[test]
-    fn a_kind_world_succeeds_in_everything_that_fits(plan in any_plan(), machine in any_machine()) {
-        prop_assume!(gpulane_core::misfits(&plan, &machine).is_empty());
+    fn a_kind_world_succeeds_in_everything(plan in any_plan(), machine in any_machine(4)) {
+        prop_assert_eq!(gpulane_core::misfits(&plan, &machine), []);
         let mut kind = Choices::new(vec![]);
         let (_, state, outcome) = World::new(&plan, &machine, RunState::new(&plan), &mut kind).run();
         prop_assert_eq!(outcome, Outcome::Finished);
         prop_assert_eq!(state.counts.succeeded as usize, plan.jobs.len());
-        prop_assert!(machine.kind != GpuKind::None || machine.gpus.is_empty());
     }
 }

@@ -93,7 +93,7 @@ impl<'a> World<'a> {
         self.core.step(self.now, input, &mut effects);
         self.oracle.on_effects(&effects);
         self.core.check_invariants().unwrap();
-        self.oracle.check(&self.core, true);
+        self.oracle.check(&self.core);
         for effect in effects {
             match effect {
                 Effect::Spawn { job, attempt, .. } => self.owed.push(Owed::Start(job, attempt)),
@@ -165,7 +165,9 @@ impl<'a> World<'a> {
             Input::CancelRequested { jobs: vec![stranger] },
             Input::Begin,
         ];
-        for input in stale.into_iter().chain(nonsense) {
+        let early = self.plan.job_ids().filter(|job| !self.oracle.is_delayed(*job));
+        let early = early.map(|job| Input::TimerFired { timer: Timer::Retry { job } });
+        for input in stale.into_iter().chain(nonsense).chain(early) {
             self.core.step(self.now, input, &mut effects);
         }
         if over {

@@ -178,7 +178,7 @@ fn a_deleted_journal_is_never_written_on_in_silence() {
 #[test]
 fn closing_does_not_wait_for_the_next_try() {
     let disk = FaultyDisk::with(&[Fault::Fails(Errno::DQUOT); 1000]);
-    let (journal, heard) = journal_on(&disk, Duration::from_secs(3600));
+    let (journal, heard) = journal_on(&disk, Duration::from_hours(1));
     journal.append(Millis(1), run_started());
     heard.recv_timeout(SOON).unwrap();
     let start = Instant::now();

@@ -1,7 +1,9 @@
 //! A run on disk that a test plays scene by scene, and what its audience saw.
 
-// Each test binary uses its own part of this.
-#![allow(dead_code, unreachable_pub)]
+// Each test binary uses its own part of this; a scene that cannot be set fails its test.
+#![allow(dead_code, unreachable_pub, clippy::unwrap_used)]
+
+pub mod vt;
 
 use std::cell::RefCell;
 use std::fs::{self, OpenOptions};

@@ -67,6 +67,8 @@ impl Refusal {
 
 pub(super) fn begin() -> Result<Prepared, Refusal> {
     let orders = Orders::take().map_err(Refusal::internal)?;
+    // Started through /proc/self/exe, it would be called `exe`.
+    let _ = rustix::thread::set_name(c"gpulane-engine");
     die_with_the_guardian(&orders)?;
     let link = Link::new(adopt(orders.link).map_err(Refusal::internal)?);
     let prepared = prepare(&orders, link);
@@ -93,8 +95,9 @@ fn die_with_the_guardian(orders: &Orders) -> Result<(), Refusal> {
 fn prepare(orders: &Orders, link: Link) -> Result<Prepared, (Refusal, Link)> {
     let ready = (|| {
         // Before any thread starts: all inherit the mask.
-        let signals = Signals::listen(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP, GUARDIAN_GONE])
-            .map_err(Refusal::internal)?;
+        let signals =
+            Signals::listen(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGXFSZ, GUARDIAN_GONE])
+                .map_err(Refusal::internal)?;
         become_subreaper().map_err(Refusal::internal)?;
         let lock = adopt(orders.lock).map_err(Refusal::internal)?;
         let durable = File::from(adopt(orders.durable).map_err(Refusal::internal)?);

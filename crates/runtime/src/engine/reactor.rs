@@ -156,7 +156,9 @@ impl<'a> Reactor<'a> {
             libc::SIGINT => ("SIGINT", ExitCode::Interrupted),
             GUARDIAN_GONE => ("the guardian was killed", ExitCode::Internal),
             libc::SIGHUP => ("SIGHUP", ExitCode::Terminated),
-            _ => ("SIGTERM", ExitCode::Terminated),
+            libc::SIGTERM => ("SIGTERM", ExitCode::Terminated),
+            // SIGXFSZ: the write that caused it says so too, as an error.
+            _ => return,
         };
         let again = self.interrupted.is_some();
         self.interrupted.get_or_insert(code);

@@ -47,6 +47,7 @@ pub(super) fn take_stock(
     stock.record(Event::RunResumed { gpulane, machine: machine.clone(), pid });
     for job in plan.job_ids() {
         stock.settle(dir, plan, job);
+        stock.retry(plan, job);
         if failed_too {
             stock.requeue(plan, job);
         }
@@ -83,6 +84,17 @@ impl Stock<'_> {
             let mut failure = Failure::because(FailReason::Lost);
             failure.message = Some("gpulane ended while it ran".to_owned());
             self.record(Event::JobFailed { job: plan.job_name(job), attempt, failure });
+        }
+    }
+
+    /// Killed between the record of a failure and that of the try to follow, the job would lose that try.
+    fn retry(&mut self, plan: &Plan, job: JobId) {
+        let state = self.past.job(job);
+        let JobStatus::Failed(failure) = &state.status else { return };
+        let final_anyway = matches!(failure.reason, FailReason::Start | FailReason::Cancelled);
+        if !final_anyway && state.failures <= plan.stage_of(job).retries {
+            let attempt = self.past.next_attempt(job);
+            self.record(Event::JobRetrying { job: plan.job_name(job), attempt, delay: 0.0 });
         }
     }
 

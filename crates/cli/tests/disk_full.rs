@@ -1,0 +1,112 @@
+//! A disk that fills up: the run waits and says so; when there is space again it goes on, or is resumed.
+
+use std::path::Path;
+use std::process::Command;
+
+use gpulane_testkit::{Gpulane, Live, wait_until};
+use rustix::process::Signal;
+
+/// A small file system of its own, unmounted when dropped.
+struct SmallDisk<'a>(&'a Path);
+
+impl<'a> SmallDisk<'a> {
+    /// `None`, with the reason printed, where mounting is not allowed.
+    fn mount(at: &'a Path) -> Option<Self> {
+        std::fs::create_dir(at).unwrap();
+        let mounted =
+            Command::new("mount").args(["-t", "tmpfs", "-o", "size=512k", "tmpfs"]).arg(at).output();
+        if mounted.as_ref().is_ok_and(|output| output.status.success()) {
+            return Some(Self(at));
+        }
+        println!("skipped: mounting a small file system needs root ({mounted:?})");
+        None
+    }
+
+    fn fill(&self) {
+        let full = Command::new("dd")
+            .args(["if=/dev/zero", "bs=4k"])
+            .arg(format!("of={}/ballast", self.0.display()))
+            .output()
+            .unwrap();
+        assert!(!full.status.success(), "the disk is full");
+    }
+
+    fn free(&self) {
+        std::fs::remove_file(self.0.join("ballast")).unwrap();
+    }
+}
+
+impl Drop for SmallDisk<'_> {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg("-l").arg(self.0).status();
+    }
+}
+
+/// Six jobs; after the first the disk is filled from outside, and each waits to be let go.
+const PLAN: &str = r#"
+[[stage]]
+name = "s"
+parallel = 1
+command = ["sh", "-c", "touch WORK/at-{n}; while [ ! -e WORK/go-{n} ]; do sleep 0.01; done"]
+[stage.matrix]
+n = [1, 2, 3]
+"#;
+
+fn start(gpulane: &Gpulane) -> Live {
+    let work = gpulane.workspace.path();
+    gpulane.workspace.file("plan.toml", &PLAN.replace("WORK", work.to_str().unwrap()));
+    gpulane.spawn(&["run", "plan.toml", "--gpus", "none", "--lanes", "1", "--run-dir", "disk/r"])
+}
+
+fn go(gpulane: &Gpulane, job: u32) {
+    gpulane.workspace.file(&format!("go-{job}"), "");
+}
+
+fn wait_for_job(gpulane: &Gpulane, job: u32) {
+    let file = gpulane.workspace.path().join(format!("at-{job}"));
+    wait_until(&format!("job {job}"), || file.exists());
+}
+
+#[test]
+fn a_full_disk_holds_the_run_and_space_lets_it_go_on() {
+    let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
+    let place = gpulane.workspace.path().join("disk");
+    let Some(disk) = SmallDisk::mount(&place) else { return };
+    let live = start(&gpulane);
+    wait_for_job(&gpulane, 1);
+    disk.fill();
+    go(&gpulane, 1);
+    // The second job cannot start: nothing of it may appear, and nothing may be called done.
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    assert!(!gpulane.workspace.path().join("at-2").exists(), "no job starts without a place for its files");
+    disk.free();
+    wait_for_job(&gpulane, 2);
+    go(&gpulane, 2);
+    go(&gpulane, 3);
+    let finished = live.wait();
+    assert_eq!(finished.code, 0, "{}", finished.stderr);
+    assert!(finished.stderr.contains("space"), "a person is told: {}", finished.stderr);
+}
+
+#[test]
+fn killed_on_a_full_disk_it_is_resumed_when_there_is_space() {
+    let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
+    let place = gpulane.workspace.path().join("disk");
+    let Some(disk) = SmallDisk::mount(&place) else { return };
+    let live = start(&gpulane);
+    wait_for_job(&gpulane, 1);
+    disk.fill();
+    (1..=3).for_each(|job| go(&gpulane, job));
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    live.signal(Signal::KILL);
+    live.wait();
+    // Resumed before there is space it waits, whatever comes first.
+    let resumed = gpulane.spawn(&["resume", "disk/r"]);
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    disk.free();
+    let finished = resumed.wait();
+    assert_eq!(finished.code, 0, "{}", finished.stderr);
+    for job in 1..=3 {
+        assert!(place.join(format!("r/jobs/s/n={job}/out")).is_dir());
+    }
+}

@@ -1,0 +1,187 @@
+//! Signals to gpulane, and what is left when any of its processes is killed: nothing.
+
+use gpulane_testkit::{Gpulane, Seen, processes, tagged, wait_for, wait_until};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
+
+/// Two jobs that fork a daemon each and never end by themselves.
+const FOREVER: &str = r#"
+[[stage]]
+name = "s"
+grace = "20s"
+command = ["sh", "-c", "(setsid sh -c 'sleep 5711 & sleep 5712' &); sleep 5713 & sleep 5714; exit 9"]
+[stage.matrix]
+n = [1, 2, 3]
+"#;
+
+fn running() -> (Gpulane, gpulane_testkit::Live) {
+    let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
+    let live = gpulane.start(FOREVER, "sim:2x1GiB");
+    gpulane.wait_for_events("job_started", 2);
+    wait_until("all daemons", || {
+        tagged(&gpulane.dir()).iter().filter(|seen| seen.command.contains("sleep 571")).count() >= 8
+    });
+    (gpulane, live)
+}
+
+/// The engine of this run, and its guardian.
+fn insiders(gpulane: &Gpulane) -> (Seen, Seen) {
+    let pid = gpulane.events_of("run_started")[0]["pid"].as_i64().unwrap();
+    let all = processes();
+    let engine = all.iter().find(|seen| i64::from(seen.pid) == pid).expect("the engine lives").clone();
+    let guardian = all.iter().find(|seen| seen.pid == engine.parent).expect("the guardian lives").clone();
+    assert_eq!(guardian.command, "lane-guardian");
+    (engine, guardian)
+}
+
+fn kill(pid: i32, signal: Signal) {
+    kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+}
+
+fn assert_resumable(gpulane: &Gpulane) {
+    gpulane.assert_nothing_left();
+    let dir = gpulane.dir();
+    wait_until("the run's lock", || !tagged_engine(&dir));
+    let resumed = gpulane.call(&["status", "r", "--json"]);
+    assert_eq!(resumed.code, 0, "{}", resumed.stderr);
+}
+
+fn tagged_engine(dir: &std::path::Path) -> bool {
+    let lock = std::fs::File::open(dir.join("lock")).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err()
+}
+
+#[test]
+fn sigkill_of_the_front_leaves_nothing() {
+    let (gpulane, live) = running();
+    live.signal(Signal::KILL);
+    assert_eq!(live.wait().code, -9);
+    assert_resumable(&gpulane);
+}
+
+#[test]
+fn sigkill_of_the_engine_leaves_nothing_and_is_said() {
+    let (gpulane, live) = running();
+    kill(insiders(&gpulane).0.pid, Signal::KILL);
+    let finished = live.wait();
+    assert_eq!(finished.code, 70);
+    assert!(
+        finished.stderr.contains("SIGKILL") && finished.stderr.contains("gpulane resume"),
+        "{}",
+        finished.stderr
+    );
+    assert_resumable(&gpulane);
+}
+
+#[test]
+fn sigkill_of_the_guardian_leaves_nothing() {
+    let (gpulane, live) = running();
+    kill(insiders(&gpulane).1.pid, Signal::KILL);
+    assert_ne!(live.wait().code, 0);
+    assert_resumable(&gpulane);
+}
+
+#[test]
+fn sigkill_of_front_and_engine_together_leaves_nothing() {
+    let (gpulane, live) = running();
+    let engine = insiders(&gpulane).0.pid;
+    kill(live.pid(), Signal::KILL);
+    kill(engine, Signal::KILL);
+    assert_resumable(&gpulane);
+}
+
+#[test]
+fn sigkill_of_the_whole_process_group_leaves_nothing() {
+    use std::os::unix::process::CommandExt;
+    let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
+    gpulane.workspace.file("plan.toml", FOREVER);
+    let mut command = gpulane.command(&["run", "plan.toml", "--gpus", "sim:2x1GiB", "--run-dir", "r"]);
+    let mut child = command.process_group(0).stderr(std::process::Stdio::null()).spawn().unwrap();
+    gpulane.wait_for_events("job_started", 2);
+    kill_process_group(Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap(), Signal::KILL).unwrap();
+    child.wait().unwrap();
+    assert_resumable(&gpulane);
+}
+
+#[test]
+fn guardian_and_engine_killed_together_are_made_up_for_by_the_next_resume() {
+    let (gpulane, live) = running();
+    let (engine, guardian) = insiders(&gpulane);
+    kill(guardian.pid, Signal::STOP);
+    kill(engine.pid, Signal::KILL);
+    kill(guardian.pid, Signal::KILL);
+    drop(live);
+    wait_until("the run's lock", || !tagged_engine(&gpulane.dir()));
+    // Daemons may live now: nobody was left to end them. Resume does, before it starts anything.
+    let before = tagged(&gpulane.dir());
+    let resumed = gpulane.spawn(&["resume", "r"]);
+    gpulane.wait_for_events("run_resumed", 1);
+    let survivors = || {
+        processes()
+            .into_iter()
+            .any(|seen| before.iter().any(|old| old.pid == seen.pid && old.command == seen.command))
+    };
+    wait_until("the end of the leftovers", || !survivors());
+    resumed.signal(Signal::KILL);
+    drop(resumed);
+    assert_resumable(&gpulane);
+}
+
+#[test]
+fn one_interrupt_ends_gently_and_the_run_is_resumable() {
+    let (gpulane, live) = running();
+    live.signal(Signal::INT);
+    let finished = live.wait();
+    assert_eq!(finished.code, 130, "{}", finished.stderr);
+    assert!(finished.stderr.contains("gpulane resume"), "{}", finished.stderr);
+    assert_resumable(&gpulane);
+    assert_eq!(gpulane.events_of("run_interrupted").len(), 1);
+    let reasons: Vec<_> =
+        gpulane.events_of("job_failed").iter().map(|event| event["reason"].clone()).collect();
+    assert_eq!(reasons, ["interrupted", "interrupted"]);
+}
+
+#[test]
+fn a_term_signal_exits_with_its_own_code() {
+    let (gpulane, live) = running();
+    live.signal(Signal::TERM);
+    assert_eq!(live.wait().code, 143);
+    assert_resumable(&gpulane);
+}
+
+#[test]
+fn a_second_interrupt_kills_at_once() {
+    let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
+    let plan = "[[stage]]\nname = \"s\"\ngrace = \"1h\"\ncommand = [\"sh\", \"-c\", \"trap '' TERM; echo ready > $GPULANE_OUT/ready; while :; do sleep 0.05; done\"]\n";
+    let live = gpulane.start(plan, "none");
+    wait_until("the job", || gpulane.dir().join("jobs/s/main/attempt-1/out/ready").exists());
+    live.signal(Signal::INT);
+    wait_for("the first to be heard", || {
+        // Still alive under a grace of an hour, and nothing new starts.
+        (!tagged(&gpulane.dir()).is_empty()).then_some(())
+    });
+    std::thread::sleep(std::time::Duration::from_millis(100)); // two signals at once would be seen as one
+    live.signal(Signal::INT);
+    assert_eq!(live.wait().code, 130);
+    assert_resumable(&gpulane);
+}
+
+#[test]
+fn an_interrupted_run_goes_on_where_it_was() {
+    let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
+    let plan = "[[stage]]\nname = \"s\"\ncommand = [\"sh\", \"-c\", \"echo x >> runs-{n}; test {n} = 1 || test -e go || sleep 60\"]\n[stage.matrix]\nn = [1, 2]\n";
+    let live = gpulane.start(plan, "none");
+    gpulane.wait_for_events("job_succeeded", 1);
+    wait_until("the second job", || gpulane.workspace.path().join("runs-2").exists());
+    live.signal(Signal::INT);
+    assert_eq!(live.wait().code, 130);
+    gpulane.workspace.file("go", "");
+    // The plan is frozen: what stands in the file now means nothing.
+    gpulane.workspace.file("plan.toml", "no plan at all");
+    let resumed = gpulane.call(&["resume", "r"]);
+    assert_eq!(resumed.code, 0, "{}", resumed.stderr);
+    let count = |n: u32| {
+        std::fs::read_to_string(gpulane.workspace.path().join(format!("runs-{n}"))).unwrap().lines().count()
+    };
+    assert_eq!((count(1), count(2)), (1, 2));
+    assert_eq!(gpulane.call(&["resume", "r"]).code, 4);
+}

@@ -1,0 +1,92 @@
+//! What must be true of every start: its order, its place, and that none was left out.
+
+use std::collections::BTreeSet;
+
+use gpulane_core::Effect;
+use gpulane_model::{GpuIndex, GpuKind, JobId, LaneId, StageId};
+
+use super::{Busy, Doing, Hold, Oracle};
+
+impl Oracle {
+    pub(super) fn on_spawn(&mut self, spawn: &Effect) {
+        let Effect::Spawn { job, attempt, lane, gpus, cpus } = spawn else { return };
+        let stage = self.plan.job(*job).stage;
+        assert!(!self.interrupted, "nothing starts in an interrupted run");
+        assert!(self.is_runnable(*job), "{spawn:?} is not runnable");
+        assert_eq!(attempt.0, self.used[job.index()] + 1, "attempt numbers have no gaps");
+        assert!(matches!(self.hold, Hold::Free | Hold::Trial(false)), "{spawn:?} while {:?}", self.hold);
+        assert!(!self.busy.values().any(|busy| busy.doing != Doing::Publishing && busy.lane == *lane));
+        assert_eq!(*cpus, self.threads(stage));
+        self.check_order(*job, stage);
+        let gpus = gpus.to_vec();
+        if self.on_cores(stage) {
+            assert!(self.cores(stage) <= self.machine.cores - self.cores_taken());
+            assert!(
+                gpus.is_empty() && (self.machine.main_lanes()..self.machine.all_lanes()).contains(&lane.0)
+            );
+            assert_eq!(self.first_in_line(true), Some(stage), "cores are given in order");
+        } else {
+            self.check_placement(stage, *lane, &gpus);
+        }
+        if self.hold == Hold::Trial(false) {
+            self.hold = Hold::Trial(true);
+        }
+        self.used[job.index()] += 1;
+        let busy = Busy { attempt: *attempt, doing: Doing::Asked, lane: *lane, gpus, doom: None, told: None };
+        assert!(self.busy.insert(*job, busy).is_none());
+    }
+
+    /// Jobs that become ready together start in the plan's order.
+    pub(super) fn check_order(&mut self, job: JobId, stage: StageId) {
+        if self.plan.stage(stage).foreach.is_none()
+            && self.newest.get(&stage).is_none_or(|newest| *newest < job)
+        {
+            let passed_over = self.plan.stage(stage).job_ids().filter(|other| *other < job).find(|other| {
+                self.is_runnable(*other) && self.newest.get(&stage).is_none_or(|newest| newest < other)
+            });
+            assert_eq!(passed_over, None, "{job} overtook");
+            self.newest.insert(stage, job);
+        }
+    }
+
+    pub(super) fn check_placement(&self, stage: StageId, lane: LaneId, gpus: &[GpuIndex]) {
+        let needs = self.needs(stage);
+        let free = self.free_by_device();
+        let head = self.first_in_line(false).unwrap();
+        let open = free.iter().filter(|free| **free > 0).count();
+        let overtakes = head != stage;
+        assert!(!overtakes || open < self.needs(head), "stage {stage} went before stage {head}");
+        if self.machine.kind == GpuKind::None {
+            assert!(gpus.is_empty() && needs <= open && lane.0 < self.machine.cpu_lanes);
+            assert!(!overtakes, "stage {stage} took a lane kept for stage {head}");
+            return;
+        }
+        let chosen: BTreeSet<usize> = gpus.iter().map(|gpu| gpu.index()).collect();
+        assert_eq!((gpus.len(), chosen.len()), (needs, needs), "a gang has all its GPUs, each once");
+        assert!(gpus.is_sorted() && self.machine.gpu_of(lane) == Some(gpus[0]));
+        let least = if overtakes { 2 } else { 1 };
+        for gpu in &chosen {
+            assert!(free[*gpu] >= least, "GPU {gpu} has {} free lanes, needed {least}", free[*gpu]);
+        }
+        let fullest = chosen.iter().map(|gpu| free[*gpu]).min().unwrap();
+        let emptiest = (0..free.len()).filter(|gpu| !chosen.contains(gpu)).map(|gpu| free[gpu]).max();
+        assert!(emptiest.is_none_or(|free| free <= fullest), "stacked before spread");
+    }
+
+    pub(super) fn check_work_conserving(&self) {
+        if self.interrupted || !matches!(self.hold, Hold::Free | Hold::Trial(false)) {
+            return;
+        }
+        let free = self.free_by_device();
+        if let Some(head) = self.first_in_line(false) {
+            let open = free.iter().filter(|free| **free > 0).count();
+            assert!(self.needs(head) > open, "stage {head} fits and was not started");
+            let spare = free.iter().filter(|free| **free > 1).count();
+            let fits = self.in_line(false).find(|stage| self.needs(*stage) <= spare);
+            assert_eq!(fits, None, "fits beside the waiting stage {head}");
+        }
+        if let Some(head) = self.first_in_line(true) {
+            assert!(self.cores(head) > self.machine.cores - self.cores_taken(), "cores are idle");
+        }
+    }
+}

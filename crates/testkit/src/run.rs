@@ -1,0 +1,158 @@
+//! Running gpulane as a person would: the binary, in a directory, with arguments.
+
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+
+use crate::{Workspace, tagged, wait_for};
+
+/// The binary, where it runs, and the one run it works on.
+#[derive(Debug)]
+pub struct Gpulane {
+    binary: PathBuf,
+    /// Where it runs.
+    pub workspace: Workspace,
+}
+
+/// A gpulane that has ended.
+#[derive(Debug)]
+pub struct Finished {
+    /// Its exit code; -N if signal N ended it.
+    pub code: i32,
+    /// What it printed.
+    pub stdout: String,
+    /// What it said.
+    pub stderr: String,
+}
+
+/// A gpulane that runs. Killed when dropped, so that a failed test leaves nothing.
+#[derive(Debug)]
+pub struct Live {
+    child: Option<Child>,
+}
+
+impl Gpulane {
+    /// `binary` is `env!("CARGO_BIN_EXE_gpulane")` in the test.
+    pub fn new(binary: &str) -> Self {
+        Self { binary: PathBuf::from(binary), workspace: Workspace::new() }
+    }
+
+    /// The run directory all calls of [`run`](Self::run) use.
+    pub fn dir(&self) -> PathBuf {
+        self.workspace.path().join("r")
+    }
+
+    /// The command with these arguments, not started yet.
+    pub fn command(&self, args: &[&str]) -> Command {
+        let mut command = Command::new(&self.binary);
+        command.args(args).current_dir(self.workspace.path()).stdin(Stdio::null());
+        for name in ["GPULANE_RUN", "GPULANE_JOB", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "NO_COLOR"] {
+            command.env_remove(name);
+        }
+        command
+    }
+
+    /// Runs to its end.
+    pub fn call(&self, args: &[&str]) -> Finished {
+        finished(&self.command(args).output().expect("gpulane starts"))
+    }
+
+    /// Writes `plan` and runs it in [`dir`](Self::dir) on `gpus`.
+    pub fn run(&self, plan: &str, gpus: &str) -> Finished {
+        self.workspace.file("plan.toml", plan);
+        self.call(&["run", "plan.toml", "--gpus", gpus, "--run-dir", "r"])
+    }
+
+    /// The same, without waiting for its end.
+    pub fn start(&self, plan: &str, gpus: &str) -> Live {
+        self.workspace.file("plan.toml", plan);
+        self.spawn(&["run", "plan.toml", "--gpus", gpus, "--run-dir", "r"])
+    }
+
+    /// Starts gpulane with these arguments.
+    pub fn spawn(&self, args: &[&str]) -> Live {
+        let mut command = self.command(args);
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("gpulane starts");
+        Live { child: Some(child) }
+    }
+
+    /// The run's events so far, as written.
+    pub fn events(&self) -> Vec<Value> {
+        events(&self.dir())
+    }
+
+    /// Events of this kind.
+    pub fn events_of(&self, kind: &str) -> Vec<Value> {
+        self.events().into_iter().filter(|event| event["event"] == kind).collect()
+    }
+
+    /// Names of the jobs in events of this kind, in order.
+    pub fn jobs_in(&self, kind: &str) -> Vec<String> {
+        self.events_of(kind).iter().filter_map(|event| event["job"].as_str().map(str::to_owned)).collect()
+    }
+
+    /// Waits until `count` events of this kind are there.
+    pub fn wait_for_events(&self, kind: &str, count: usize) -> Vec<Value> {
+        wait_for(&format!("{count} events `{kind}`"), || {
+            let events = self.events_of(kind);
+            (events.len() >= count).then_some(events)
+        })
+    }
+
+    /// Asserts that nothing the run started is alive. Ending takes a moment, so this waits, two seconds at most.
+    pub fn assert_nothing_left(&self) {
+        let begun = std::time::Instant::now();
+        loop {
+            let left = tagged(&self.dir());
+            if left.is_empty() {
+                return;
+            }
+            assert!(begun.elapsed().as_secs() < 2, "still alive: {left:#?}");
+            std::thread::sleep(std::time::Duration::from_millis(2));
+        }
+    }
+}
+
+/// The events in a run directory's journal; none if there is no journal. A torn last line is left out.
+fn events(dir: &Path) -> Vec<Value> {
+    let text = std::fs::read(dir.join("journal.jsonl")).unwrap_or_default();
+    text.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
+}
+
+impl Live {
+    /// The front's process id.
+    pub fn pid(&self) -> i32 {
+        i32::try_from(self.child.as_ref().expect("it was started").id()).expect("a process id")
+    }
+
+    /// Sends it a signal.
+    pub fn signal(&self, signal: rustix::process::Signal) {
+        let pid = rustix::process::Pid::from_raw(self.pid()).expect("a process id");
+        rustix::process::kill_process(pid, signal).expect("gpulane can be signalled");
+    }
+
+    /// Waits for its end.
+    pub fn wait(mut self) -> Finished {
+        let child = self.child.take().expect("it was started");
+        finished(&child.wait_with_output().expect("gpulane can be waited for"))
+    }
+}
+
+impl Drop for Live {
+    fn drop(&mut self) {
+        if let Some(child) = &mut self.child {
+            let _ = child.kill();
+            let _ = child.wait();
+        }
+    }
+}
+
+fn finished(output: &Output) -> Finished {
+    use std::os::unix::process::ExitStatusExt;
+    Finished {
+        code: output.status.code().unwrap_or_else(|| -output.status.signal().unwrap_or(0)),
+        stdout: String::from_utf8_lossy(&output.stdout).into_owned(),
+        stderr: String::from_utf8_lossy(&output.stderr).into_owned(),
+    }
+}
