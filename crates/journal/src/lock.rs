@@ -46,7 +46,8 @@ pub(crate) fn take(run: &Path, path: &Path) -> Result<RunLock, RunDirError> {
         .map_err(RunDirError::io("open", path))?;
     for _ in 0..TRIES {
         if try_lock(&file, FlockOperation::NonBlockingLockExclusive, path)? {
-            write_pid(&mut file).map_err(RunDirError::io("write", path))?;
+            // Only for messages: a full disk is no reason not to take the run.
+            let _ = write_pid(&mut file);
             return Ok(RunLock { file });
         }
         // `is_held` shares the lock for an instant to find out whether it is free. Whoever shares is a view, so

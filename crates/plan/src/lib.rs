@@ -1,7 +1,7 @@
 //! TOML or a command line to a checked plan, or every mistake with its place.
 //!
-//! The rooms form a line: [`document`] parses and reads the keys of each stage ([`settings`]), [`resolve`] finds
-//! what stages mean by each other ([`references`]), makes the points ([`expand`]) and checks placeholders. Nothing
+//! The rooms form a line: `document` parses and reads the keys of each stage (`settings`), `resolve` finds
+//! what stages mean by each other (`references`), makes the points (`expand`) and checks placeholders. Nothing
 //! here reads files, starts anything or prints.
 //!
 //! # What a plan means where CONTRACT leaves it open

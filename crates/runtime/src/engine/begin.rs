@@ -100,6 +100,7 @@ fn prepare(orders: &Orders, link: Link) -> Result<Prepared, (Refusal, Link)> {
                 .map_err(Refusal::internal)?;
         become_subreaper().map_err(Refusal::internal)?;
         let lock = adopt(orders.lock).map_err(Refusal::internal)?;
+        sign(&lock);
         let durable = File::from(adopt(orders.durable).map_err(Refusal::internal)?);
         keep_to_ourselves();
         raise_descriptor_limit();
@@ -118,6 +119,13 @@ fn prepare(orders: &Orders, link: Link) -> Result<Prepared, (Refusal, Link)> {
         }
         Err(refusal) => Err((refusal, link)),
     }
+}
+
+/// Whoever finds the run taken is told by whom. The front wrote its own id; from now on it is ours that counts.
+fn sign(lock: &std::os::fd::OwnedFd) {
+    let Ok(file) = lock.try_clone().map(File::from) else { return };
+    // On a full disk the old id stays, which misleads nobody for long.
+    let _ = file.write_all_at(format!("{:<10}\n", std::process::id()).as_bytes(), 0);
 }
 
 /// Jobs inherit our working directory.
