@@ -18,7 +18,7 @@ impl<'a> SmallDisk<'a> {
         if mounted.as_ref().is_ok_and(|output| output.status.success()) {
             return Some(Self(at));
         }
-        println!("skipped: mounting a small file system needs root ({mounted:?})");
+        gpulane_testkit::skip("disk_full", "mounting a small file system needs root");
         None
     }
 

@@ -51,6 +51,15 @@ impl Core {
         self.line.first_for_cores().filter(|stage| self.lanes.fits(self.stages[stage.index()].demand))
     }
 
+    /// Jobs that will start next as things stand, at most `most`, each with the number of its try: what can be made
+    /// ready for them while nothing else is to be done. A guess, not a promise.
+    pub fn upcoming(&self, most: usize) -> impl Iterator<Item = (JobId, Attempt)> + '_ {
+        let stage = self.line.first_for_lanes(u32::MAX).or_else(|| self.line.first_for_cores());
+        let queue = stage.filter(|_| self.may_start()).map(|stage| &self.stages[stage.index()].queue);
+        let ready = queue.into_iter().flatten().filter(|job| self.phase(**job) == Phase::Ready);
+        ready.take(most).map(|job| (*job, Attempt(self.jobs[job.index()].attempts + 1)))
+    }
+
     /// The stage that keeps free lanes for its first job, if one does.
     pub(crate) fn reserving(&self) -> Option<StageId> {
         let head = self.line.first_for_lanes(u32::MAX)?;

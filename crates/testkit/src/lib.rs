@@ -1,7 +1,8 @@
 //! For tests: a gpulane to run in a temporary directory, and eyes for what it leaves behind. Waits on conditions
 //! with a deadline, never on bare sleeps.
 
-#![allow(clippy::missing_panics_doc)] // a test kit panics where a test fails
+// A test kit panics where a test fails, and prints for who runs it.
+#![allow(clippy::missing_panics_doc, clippy::expect_used, clippy::print_stdout)]
 
 mod machine;
 mod run;
@@ -31,4 +32,14 @@ pub fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {
 /// Waits until `condition` holds.
 pub fn wait_until(what: &str, mut condition: impl FnMut() -> bool) {
     wait_for(what, || condition().then_some(()));
+}
+
+/// Says that a test cannot run here, and why; `./x test` lists what was skipped at its end.
+pub fn skip(test: &str, why: &str) {
+    use std::io::Write;
+    println!("skipped: {test}: {why}");
+    let Some(list) = std::env::var_os("GPULANE_TEST_SKIPS") else { return };
+    let list = std::fs::OpenOptions::new().append(true).create(true).open(list);
+    // The list is a convenience; the line above was printed.
+    let _ = list.and_then(|mut list| writeln!(list, "{test}: {why}"));
 }

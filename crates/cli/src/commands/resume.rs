@@ -42,18 +42,23 @@ pub(crate) fn resume(args: &Resume) -> ExitCode {
 
 /// How long a guardian may need to end what a killed engine left.
 const PATIENCE: Duration = Duration::from_secs(20);
+/// An engine that lives this long after we asked is not one that is just being killed.
+const DOUBT: Duration = Duration::from_secs(1);
 
-/// Takes the run. If its last engine is dead, the guardian is about to let go: a moment later it is ours.
+/// Takes the run. If its last gpulane was just killed, the guardian is about to let go: a moment later it is ours.
 fn lock(dir: &RunDir) -> Result<RunLock, RunDirError> {
     let begun = Instant::now();
     loop {
         match dir.lock() {
-            Err(RunDirError::Locked { pid: Some(pid), .. })
-                if begun.elapsed() < PATIENCE && !Path::new(&format!("/proc/{pid}")).exists() =>
-            {
+            Err(RunDirError::Locked { pid, .. }) if begun.elapsed() < patience(pid) => {
                 std::thread::sleep(Duration::from_millis(5));
             }
             taken => return taken,
         }
     }
+}
+
+fn patience(pid: Option<u32>) -> Duration {
+    let alive = pid.is_none_or(|pid| Path::new(&format!("/proc/{pid}")).exists());
+    if alive { DOUBT } else { PATIENCE }
 }

@@ -12,9 +12,11 @@ use crate::disk::Disk;
 use crate::error::io_hint;
 use crate::line;
 
-/// How soon one commit may follow another while nobody waits for it. Under load, events gather meanwhile: a
-/// fast disk would otherwise make one commit of each. After a pause the first event is written at once.
-const GATHER: Duration = Duration::from_millis(2);
+/// How soon one commit may follow another while nobody waits for it. After a pause the first event is written at
+/// once; under load, events gather meanwhile. A commit of the file system holds up whoever makes files and
+/// directories, jobs' included, so commits are kept apart also by a multiple of what the last one took.
+const GATHER: Duration = Duration::from_millis(25);
+const GATHER_PER_COMMIT: u32 = 4;
 /// How often a disk that refused is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -67,13 +69,15 @@ impl<D: Disk> Writer<D> {
         let mut not_before = Instant::now();
         while queue.take(&mut batch, not_before) {
             self.encode(&mut batch, &mut seq);
+            let begun = Instant::now();
             if !self.commit(queue, &mut batch, &mut seq) {
                 break;
             }
             // In this order: after a flush, the announcement has been made.
             (self.on_commit)(Commit::Durable { bytes: self.durable, seq });
             queue.set_durable(seq);
-            not_before = Instant::now() + GATHER;
+            let took = begun.elapsed().min(RETRY);
+            not_before = Instant::now() + GATHER.max(took * GATHER_PER_COMMIT);
         }
     }
 

@@ -108,7 +108,9 @@ fn prepare(orders: &Orders, link: Link) -> Result<Prepared, (Refusal, Link)> {
         let plan = Arc::new(dir.plan().map_err(|error| Refusal::run_dir(&error))?);
         enter(Path::new(&plan.run.cwd))?;
         let machine = find_machine(&plan, &orders.request, &link)?;
-        recovery::end_leftovers(&dir);
+        if dir.journal_file().exists() {
+            recovery::end_leftovers(&dir);
+        }
         let (journal, past) = open_journal(&dir, &plan, &orders.request, durable, &link)?;
         Ok((dir, plan, machine, journal, past, signals, lock))
     })();

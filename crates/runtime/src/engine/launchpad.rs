@@ -8,17 +8,13 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::sync::Arc;
 
 use gpulane_journal::RunDir;
-use gpulane_model::{Attempt, Machine, Plan, StageId};
-use rustix::fs::{Mode, OFlags, mkdirat, open, openat};
-use rustix::io::Errno;
+use gpulane_model::{Attempt, JobId, Machine, Plan, StageId};
+use rustix::fs::{Mode, OFlags, open};
 
 use super::environment::{Briefing, StageEnvironment, Start};
+use super::files::{FileMaker, Request};
 use crate::process::image::{CStrings, Image, PointerArray, c_path, find_program};
 use crate::process::spawn::{Spawned, Spawner};
-
-/// Only this user reads a run: configs and outputs may be private.
-const DIRECTORY: Mode = Mode::RWXU;
-const FILE: Mode = Mode::RUSR.union(Mode::WUSR);
 
 /// Why a job is not running.
 pub(super) enum Setback {
@@ -39,36 +35,34 @@ pub(super) struct Launchpad {
     /// gpulane's own environment, read once.
     inherited: Vec<(OsString, OsString)>,
     stages: HashMap<StageId, StagePad>,
+    files: FileMaker,
 }
 
 /// What all jobs of a stage share.
 struct StagePad {
     environment: StageEnvironment,
     /// `jobs/STAGE`, so that paths below it are short.
-    directory: OwnedFd,
+    directory: Arc<OwnedFd>,
     /// The program as found, while the command's first word is the same for all jobs.
     program: Option<CString>,
 }
 
 impl Launchpad {
     pub(super) fn new(dir: RunDir, plan: Arc<Plan>, machine: Machine) -> Self {
+        let files = FileMaker::new(Arc::clone(&plan));
         let inherited = std::env::vars_os().collect();
-        Self { dir, plan, machine, spawner: Spawner::new(), inherited, stages: HashMap::new() }
+        Self { dir, plan, machine, spawner: Spawner::new(), inherited, stages: HashMap::new(), files }
     }
 
     /// Makes everything ready and starts the job.
     pub(super) fn start(&mut self, start: &Start<'_>) -> Result<Spawned, Setback> {
         let plan = Arc::clone(&self.plan);
         let job = plan.job(start.job);
-        let disk = |error: io::Error, what: &str| setback(&error, what, &self.dir);
-        if !self.stages.contains_key(&job.stage) {
-            let pad =
-                self.open_stage(job.stage).map_err(|error| disk(error, "create the stage's directory"))?;
-            self.stages.insert(job.stage, pad);
-        }
+        let files = self
+            .request(start.job, start.attempt)
+            .and_then(|request| self.files.take(&request))
+            .map_err(|error| setback(&error, &self.dir))?;
         let pad = &self.stages[&job.stage];
-        let files = prepare(&pad.directory, &job.name, start.attempt, job.config.text())
-            .map_err(|error| disk(error, "create the job's files"))?;
         let briefing = Briefing { dir: &self.dir, plan: &plan, machine: &self.machine, start };
         let words = briefing.placeholders().argv();
         let own = briefing.environment(&pad.environment);
@@ -88,11 +82,38 @@ impl Launchpad {
             .map_err(|error| explain(&error, &program.to_string_lossy(), &plan.run.cwd))
     }
 
+    /// How many jobs' files are made or will be.
+    pub(super) fn prepared(&self) -> usize {
+        self.files.outstanding()
+    }
+
+    /// Has the files of these jobs made. What goes wrong is left for a start to find and report.
+    pub(super) fn prepare(&mut self, upcoming: &[(JobId, Attempt)]) {
+        let requests = upcoming.iter().map_while(|(job, attempt)| self.request(*job, *attempt).ok());
+        let requests = requests.collect();
+        self.files.make_ahead(requests);
+    }
+
+    /// No more starts: what was made ahead is removed.
+    pub(super) fn close(&self) {
+        let stage_of = |job| self.stages.get(&self.plan.job(job).stage).map(|pad| Arc::clone(&pad.directory));
+        self.files.forget_all(stage_of);
+    }
+
+    fn request(&mut self, job: JobId, attempt: Attempt) -> io::Result<Request> {
+        let stage = self.plan.job(job).stage;
+        if !self.stages.contains_key(&stage) {
+            let pad = self.open_stage(stage)?;
+            self.stages.insert(stage, pad);
+        }
+        Ok(Request { job, attempt, stage: Arc::clone(&self.stages[&stage].directory) })
+    }
+
     fn open_stage(&self, id: StageId) -> io::Result<StagePad> {
         let stage = self.plan.stage(id);
         let path = self.dir.root().join("jobs").join(&stage.name);
         std::fs::create_dir_all(&path)?;
-        let directory = open(&path, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let directory = Arc::new(open(&path, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?);
         let environment = StageEnvironment::new(&self.dir, stage, &self.inherited);
         let fixed = stage.command.first().filter(|word| !word.contains(['{', '}']));
         let program =
@@ -107,49 +128,9 @@ fn look_up(word: &str, path: Option<&str>) -> Result<CString, Setback> {
         .ok_or_else(|| Setback::Program(format!("`{word}` is not on the PATH")))
 }
 
-struct LogFiles {
-    stdout: OwnedFd,
-    stderr: OwnedFd,
-}
-
-/// The attempt's directories and files, below the stage's directory.
-fn prepare(stage: &OwnedFd, job: &str, attempt: Attempt, config: &str) -> io::Result<LogFiles> {
-    let directory = format!("{job}/attempt-{attempt}");
-    if attempt.0 == 1 {
-        match mkdirat(stage, job, DIRECTORY) {
-            Ok(()) | Err(Errno::EXIST) => {}
-            Err(error) => return Err(error.into()),
-        }
-    }
-    match mkdirat(stage, &directory, DIRECTORY) {
-        Ok(()) => {}
-        Err(Errno::EXIST) => clear(stage, &directory)?,
-        // Attempt 1 may be one the journal no longer knows of.
-        Err(Errno::NOENT) => {
-            mkdirat(stage, job, DIRECTORY)?;
-            mkdirat(stage, &directory, DIRECTORY)?;
-        }
-        Err(error) => return Err(error.into()),
-    }
-    mkdirat(stage, format!("{directory}/out"), DIRECTORY)?;
-    let create = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
-    let file = openat(stage, format!("{job}/config.json"), create | OFlags::TRUNC, FILE)?;
-    io::Write::write_all(&mut std::fs::File::from(file), config.as_bytes())?;
-    // Appending, because children of the job write to the same files.
-    let log = |name: &str| openat(stage, format!("{directory}/{name}.log"), create | OFlags::APPEND, FILE);
-    Ok(LogFiles { stdout: log("stdout")?, stderr: log("stderr")? })
-}
-
-/// An attempt the journal does not know never happened: its engine was killed before the record was durable.
-fn clear(stage: &OwnedFd, directory: &str) -> io::Result<()> {
-    let path = format!("/proc/self/fd/{}/{directory}", std::os::fd::AsRawFd::as_raw_fd(stage));
-    std::fs::remove_dir_all(path)?;
-    Ok(mkdirat(stage, directory, DIRECTORY)?)
-}
-
 /// What an error on our own files means for the run.
-fn setback(error: &io::Error, what: &str, dir: &RunDir) -> Setback {
-    let root = dir.root().display();
+fn setback(error: &io::Error, dir: &RunDir) -> Setback {
+    let (what, root) = ("make a job's files", dir.root().display());
     match error.kind() {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Setback::Blocked(format!(
             "cannot {what}: no space left under {root}; free some space and the run goes on by itself"

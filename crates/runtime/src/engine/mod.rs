@@ -5,6 +5,7 @@ mod begin;
 mod clock;
 mod ending;
 mod environment;
+mod files;
 mod launchpad;
 mod link;
 mod publish;

@@ -28,6 +28,11 @@ const SWEEP: Millis = Millis::seconds(5);
 /// How long the last records may take to reach the disk before we say that they did not.
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
+/// Files made ahead bridge a pause of the file system: some tens of milliseconds of the shortest jobs.
+const LEAST_AHEAD: usize = 32;
+/// Each holds two descriptors.
+const MOST_AHEAD: usize = 256;
+
 /// What an epoll event is about. The low half carries a job's id.
 const MAIN: u64 = 0 << 32;
 const SURVIVOR: u64 = 1 << 32;
@@ -47,6 +52,8 @@ pub(super) struct Reactor<'a> {
     roster: Roster,
     publisher: Publisher,
     clock: Clock,
+    /// How many jobs' files to make before their time.
+    ahead: usize,
     /// Inputs that performing an effect produced, in order.
     inputs: VecDeque<Input>,
     outcome: Option<Outcome>,
@@ -69,6 +76,7 @@ impl<'a> Reactor<'a> {
         }
         let launchpad =
             Launchpad::new(prepared.dir.clone(), Arc::clone(&prepared.plan), prepared.machine.clone());
+        let ahead = (prepared.machine.all_lanes() as usize).clamp(LEAST_AHEAD, MOST_AHEAD);
         let roster = Roster::new(prepared.dir.root().to_string_lossy().into_owned());
         Ok(Self {
             prepared,
@@ -80,6 +88,7 @@ impl<'a> Reactor<'a> {
             roster,
             publisher,
             clock: Clock::start(),
+            ahead,
             inputs: VecDeque::new(),
             outcome: None,
             interrupted: None,
@@ -93,6 +102,7 @@ impl<'a> Reactor<'a> {
         self.take_requests();
         let mut events = Vec::with_capacity(256);
         while self.outcome.is_none() {
+            self.prepare_ahead();
             self.wait(&mut events)?;
             for event in events.drain(..) {
                 self.on_event(event.data.u64());
@@ -102,6 +112,17 @@ impl<'a> Reactor<'a> {
             }
         }
         self.finish()
+    }
+
+    /// Has the files of the next jobs made, so that a lane that comes free waits for its start alone. Seldom: only
+    /// when half of those made last time are used up.
+    fn prepare_ahead(&mut self) {
+        if self.launchpad.prepared() * 2 <= self.ahead {
+            let upcoming: Vec<_> = self.core.upcoming(self.ahead).collect();
+            if !upcoming.is_empty() {
+                self.launchpad.prepare(&upcoming);
+            }
+        }
     }
 
     fn wait(&self, events: &mut Vec<epoll::Event>) -> io::Result<()> {
@@ -259,7 +280,7 @@ impl<'a> Reactor<'a> {
             Effect::Publish { job, attempt } => {
                 let (dir, plan) = (&self.prepared.dir, &self.prepared.plan);
                 let (from, to) = (dir.attempt_out(plan, job, attempt), dir.out_dir(plan, job));
-                self.inputs.extend(self.publisher.publish(Output { job, attempt, from, to }));
+                self.publisher.publish(Output { job, attempt, from, to });
             }
             Effect::Record(event) => self.record(event),
             Effect::SetTimer { timer, at } => self.clock.set(at, Alarm::Core(timer)),
@@ -303,6 +324,7 @@ impl<'a> Reactor<'a> {
 
     /// Everything has ended. The last records go to the disk, then the run is given back.
     fn finish(self) -> io::Result<ExitCode> {
+        self.launchpad.close();
         let counts = self.core.counts();
         let code = match self.outcome {
             Some(Outcome::Interrupted) => self.interrupted.unwrap_or(ExitCode::Interrupted),

@@ -18,6 +18,8 @@ const STACK: usize = 32 * 1024;
 /// started it, so that must be the thread that lives as long as the engine.
 pub(crate) struct Spawner {
     stack: Box<[u128]>,
+    /// Our own id, which a child checks its parent against.
+    me: libc::pid_t,
 }
 
 /// A process just started.
@@ -43,7 +45,8 @@ struct ChildOrders {
 
 impl Spawner {
     pub(crate) fn new() -> Self {
-        Self { stack: vec![0; STACK / size_of::<u128>()].into_boxed_slice() }
+        let me = rustix::process::getpid().as_raw_nonzero().get();
+        Self { stack: vec![0; STACK / size_of::<u128>()].into_boxed_slice(), me }
     }
 
     /// Starts `image` in a session of its own, stdin as ours (`/dev/null`), stdout and stderr to the given files.
@@ -60,7 +63,7 @@ impl Spawner {
             envp: image.envp.as_ptr(),
             stdout: stdout.as_raw_fd(),
             stderr: stderr.as_raw_fd(),
-            parent: rustix::process::getpid().as_raw_nonzero().get(),
+            parent: self.me,
             signals: no_signals(),
             error: 0,
         };
