@@ -25,7 +25,7 @@ pub(crate) struct Cli {
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
     /// Run a plan, or one command over a sweep of settings
-    Run(Run),
+    Run(Box<Run>),
     /// Continue an interrupted run
     Resume(Resume),
     /// Show every mistake in a plan; starts nothing
@@ -84,11 +84,11 @@ pub(crate) struct Run {
     #[arg(long, value_name = "N")]
     pub(crate) lanes: Option<u32>,
     /// The run's own directory [default: runs/NAME-TIME]
-    #[arg(long, value_name = "DIR")]
-    pub(crate) run_dir: Option<PathBuf>,
+    #[arg(long = "run-dir", value_name = "DIR")]
+    pub(crate) place: Option<PathBuf>,
     /// Show the jobs and their commands; starts nothing
-    #[arg(long)]
-    pub(crate) dry_run: bool,
+    #[arg(long = "dry-run")]
+    pub(crate) only_show: bool,
     /// Where to run
     #[arg(long, value_enum, default_value = "local")]
     pub(crate) on: Engine,

@@ -15,7 +15,7 @@ pub use workspace::Workspace;
 use std::time::{Duration, Instant};
 
 /// How long anything may take on a machine that does much else.
-pub const DEADLINE: Duration = Duration::from_secs(60);
+pub const DEADLINE: Duration = Duration::from_mins(1);
 
 /// Waits until `condition` gives something, at most [`DEADLINE`].
 pub fn wait_for<T>(what: &str, mut condition: impl FnMut() -> Option<T>) -> T {

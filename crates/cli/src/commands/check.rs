@@ -32,7 +32,7 @@ pub(crate) fn read_plan(path: &Path, settings: RunSettings) -> Result<Plan, Exit
     })?;
     let text = String::from_utf8(text).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
-        let line = error.as_bytes()[..at].iter().filter(|byte| **byte == b'\n').count() + 1;
+        let line = error.as_bytes()[..at].split(|byte| *byte == b'\n').count();
         say::error(format!("{}:{line}: not UTF-8 text; a plan is a TOML file", path.display()));
         ExitCode::BadInput
     })?;

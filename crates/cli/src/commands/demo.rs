@@ -57,8 +57,8 @@ fn unpack(dir: &Path) -> io::Result<()> {
 
 /// The next free `run-N`.
 fn fresh(dir: &Path) -> std::path::PathBuf {
-    let free = (1..).map(|count| dir.join(format!("run-{count}"))).find(|path| !path.exists());
-    free.unwrap_or_else(|| dir.join("run"))
+    let mut names = (1..10_000).map(|count| dir.join(format!("run-{count}")));
+    names.find(|path| !path.exists()).unwrap_or_else(|| dir.join("run"))
 }
 
 /// The table of what was trained and how good it is, best first.

@@ -29,12 +29,8 @@ pub(crate) fn logs(args: &Logs) -> ExitCode {
     let mut logs = gpulane_report::Logs::new(&dir, plan, which, look, Box::new(io::stdout()));
     let shown = (|| {
         logs.show()?;
-        while args.follow {
-            // Asked first: what a run that just ended wrote last is still shown.
-            let live = dir.is_live();
-            if logs.tick()? || !live {
-                break;
-            }
+        // Asked first: what a run that just ended wrote last is still shown.
+        while args.follow && dir.is_live() && !logs.tick()? {
             std::thread::sleep(LOOK_EVERY);
         }
         logs.finish()

@@ -21,11 +21,11 @@ use crate::say;
 pub(crate) fn run(args: &Run) -> ExitCode {
     match resolve(args) {
         Err(code) => code,
-        Ok(plan) if args.dry_run => {
+        Ok(plan) if args.only_show => {
             dry_run(&plan, args);
             ExitCode::Success
         }
-        Ok(plan) => start(plan, args.run_dir.as_deref(), &args.show).0,
+        Ok(plan) => start(plan, args.place.as_deref(), &args.show).0,
     }
 }
 
@@ -150,7 +150,7 @@ fn ad_hoc(args: &Run) -> AdHoc {
 }
 
 fn dry_run(plan: &Plan, args: &Run) {
-    let place = args.run_dir.clone().unwrap_or_else(|| default_dir(plan));
+    let place = args.place.clone().unwrap_or_else(|| default_dir(plan));
     let Ok(dir) = RunDir::planned(&place) else { return };
     let mut text = String::new();
     for job in plan.job_ids() {

@@ -15,7 +15,7 @@ use crate::line;
 /// How soon one commit may follow another while nobody waits for it. After a pause the first event is written at
 /// once; under load, events gather meanwhile. A commit of the file system holds up whoever makes files and
 /// directories, jobs' included, so commits are kept apart also by a multiple of what the last one took.
-const GATHER: Duration = Duration::from_millis(25);
+const GATHER: Duration = Duration::from_millis(200);
 const GATHER_PER_COMMIT: u32 = 4;
 /// How often a disk that refused is tried again.
 const RETRY: Duration = Duration::from_secs(1);

@@ -1,10 +1,11 @@
-//! A job's directories and files, made before its time: while lanes are busy, a thread makes them for the jobs next in
-//! line. A file system that pauses (ext4 does, while it commits) then holds up neither a start nor the loop.
+//! A job's directories and files. They are made when it starts, or before its time: while every lane is busy and
+//! nothing else is to be done, for the jobs next in line, so that a lane that comes free waits for a start alone.
+//! (A thread for this was measured and lost: jobs need the cores more.)
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::Arc;
 
 use gpulane_model::{Attempt, JobId, Plan};
 use rustix::fs::{Mode, OFlags, mkdirat, openat};
@@ -20,35 +21,7 @@ pub(super) struct LogFiles {
     pub(super) stderr: OwnedFd,
 }
 
-/// Makes files ahead. The thread ends with the engine; it holds nothing that must be given back.
-pub(super) struct FileMaker {
-    shared: Arc<Shared>,
-    /// `false`: no thread could be had, everything is made when it is needed.
-    has_thread: bool,
-}
-
-struct Shared {
-    plan: Arc<Plan>,
-    desk: Mutex<Desk>,
-    /// There is something to make.
-    work: Condvar,
-    /// Something was made.
-    made: Condvar,
-}
-
-#[derive(Default)]
-struct Desk {
-    /// Not begun yet.
-    queue: VecDeque<Request>,
-    /// Being made now.
-    at_work: Option<JobId>,
-    ready: HashMap<JobId, (Attempt, io::Result<LogFiles>)>,
-    /// The thread waits for work.
-    asleep: bool,
-}
-
 /// One job's files to make.
-#[derive(Clone)]
 pub(super) struct Request {
     pub(super) job: JobId,
     pub(super) attempt: Attempt,
@@ -56,97 +29,51 @@ pub(super) struct Request {
     pub(super) stage: Arc<OwnedFd>,
 }
 
+/// Makes jobs' files, and keeps those made ahead.
+pub(super) struct FileMaker {
+    plan: Arc<Plan>,
+    ready: HashMap<JobId, (Request, LogFiles)>,
+}
+
 impl FileMaker {
     pub(super) fn new(plan: Arc<Plan>) -> Self {
-        let desk = Mutex::new(Desk::default());
-        let shared = Arc::new(Shared { plan, desk, work: Condvar::new(), made: Condvar::new() });
-        let for_thread = Arc::clone(&shared);
-        let thread = std::thread::Builder::new().name("files".into()).spawn(move || for_thread.work());
-        Self { shared, has_thread: thread.is_ok() }
-    }
-
-    /// How many jobs are ready or will be.
-    pub(super) fn outstanding(&self) -> usize {
-        let desk = self.shared.desk();
-        desk.queue.len() + desk.ready.len() + usize::from(desk.at_work.is_some())
-    }
-
-    /// These are next in line: what is not among them is forgotten, what is missing will be made.
-    pub(super) fn make_ahead(&self, upcoming: Vec<Request>) {
-        if !self.has_thread {
-            return;
-        }
-        let mut desk = self.shared.desk();
-        let wanted: HashSet<(JobId, Attempt)> =
-            upcoming.iter().map(|next| (next.job, next.attempt)).collect();
-        desk.ready.retain(|job, (attempt, _)| wanted.contains(&(*job, *attempt)));
-        desk.queue.clear();
-        for request in upcoming {
-            if !desk.ready.contains_key(&request.job) && desk.at_work != Some(request.job) {
-                desk.queue.push_back(request);
-            }
-        }
-        if !desk.queue.is_empty() && std::mem::take(&mut desk.asleep) {
-            drop(desk);
-            self.shared.work.notify_one();
-        }
+        Self { plan, ready: HashMap::new() }
     }
 
     /// The job's files, made now unless they are ready.
-    pub(super) fn take(&self, request: &Request) -> io::Result<LogFiles> {
-        let mut desk = self.shared.desk();
-        while desk.at_work == Some(request.job) {
-            desk = self.shared.made.wait(desk).unwrap_or_else(PoisonError::into_inner);
+    pub(super) fn take(&mut self, request: &Request) -> io::Result<LogFiles> {
+        match self.ready.remove(&request.job) {
+            Some((made, files)) if made.attempt == request.attempt => Ok(files),
+            _ => make(&self.plan, request),
         }
-        match desk.ready.remove(&request.job) {
-            Some((attempt, Ok(files))) if attempt == request.attempt => return Ok(files),
-            // What failed a while ago may work now.
-            _ => desk.queue.retain(|queued| queued.job != request.job),
-        }
-        drop(desk);
-        make(&self.shared.plan, request)
     }
 
-    /// Removes what was made for jobs that will not start.
-    pub(super) fn forget_all(&self, stage_of: impl Fn(JobId) -> Option<Arc<OwnedFd>>) {
-        let mut desk = self.shared.desk();
-        desk.queue.clear();
-        while desk.at_work.is_some() {
-            desk = self.shared.made.wait(desk).unwrap_or_else(PoisonError::into_inner);
-        }
-        for (job, (attempt, _)) in desk.ready.drain() {
-            let Some(stage) = stage_of(job) else { continue };
-            let name = &self.shared.plan.job(job).name;
-            // Tidiness only: an attempt the journal does not know is overwritten by the next engine.
-            let _ = std::fs::remove_dir_all(path_below(&stage, &format!("{name}/attempt-{attempt}")));
-            if attempt.0 == 1 {
-                let _ = std::fs::remove_dir_all(path_below(&stage, name));
+    /// Whether this attempt's files are made.
+    pub(super) fn has(&self, job: JobId, attempt: Attempt) -> bool {
+        self.ready.get(&job).is_some_and(|(made, _)| made.attempt == attempt)
+    }
+
+    /// Makes files before their time. What goes wrong is left for the start to find and report.
+    pub(super) fn make_ahead(&mut self, request: Request) -> bool {
+        let files = make(&self.plan, &request);
+        files.is_ok_and(|files| self.ready.insert(request.job, (request, files)).is_none())
+    }
+
+    /// Forgets what was made for jobs other than these: guesses that turned out wrong hold descriptors.
+    pub(super) fn keep_only(&mut self, upcoming: &[(JobId, Attempt)]) {
+        self.ready.retain(|job, (made, _)| upcoming.contains(&(*job, made.attempt)));
+    }
+
+    /// Removes what was made for jobs that will not start. Tidiness only: an attempt the journal does not know is
+    /// overwritten by the next engine.
+    pub(super) fn forget_all(&mut self) {
+        for (job, (made, _)) in self.ready.drain() {
+            let name = &self.plan.job(job).name;
+            let _ =
+                std::fs::remove_dir_all(path_below(&made.stage, &format!("{name}/attempt-{}", made.attempt)));
+            if made.attempt.0 == 1 {
+                let _ = std::fs::remove_dir_all(path_below(&made.stage, name));
             }
-        }
-    }
-}
-
-impl Shared {
-    /// No code panics while it holds the lock, so a poisoned one holds sound data.
-    fn desk(&self) -> MutexGuard<'_, Desk> {
-        self.desk.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    fn work(&self) {
-        let mut desk = self.desk();
-        loop {
-            let Some(request) = desk.queue.pop_front() else {
-                desk.asleep = true;
-                desk = self.work.wait(desk).unwrap_or_else(PoisonError::into_inner);
-                continue;
-            };
-            desk.at_work = Some(request.job);
-            drop(desk);
-            let files = make(&self.plan, &request);
-            desk = self.desk();
-            desk.at_work = None;
-            desk.ready.insert(request.job, (request.attempt, files));
-            self.made.notify_one();
         }
     }
 }

@@ -71,7 +71,9 @@ impl Launchpad {
             None => &look_up(words.first().map_or("", String::as_str), pad.environment.path.as_deref())?,
         };
         let mut argv = CStrings::default();
-        words.into_iter().for_each(|word| argv.push(word));
+        for word in words {
+            argv.push(word);
+        }
         let image = Image {
             program,
             argv: PointerArray::of(&[&argv]),
@@ -82,22 +84,17 @@ impl Launchpad {
             .map_err(|error| explain(&error, &program.to_string_lossy(), &plan.run.cwd))
     }
 
-    /// How many jobs' files are made or will be.
-    pub(super) fn prepared(&self) -> usize {
-        self.files.outstanding()
-    }
-
-    /// Has the files of these jobs made. What goes wrong is left for a start to find and report.
-    pub(super) fn prepare(&mut self, upcoming: &[(JobId, Attempt)]) {
-        let requests = upcoming.iter().map_while(|(job, attempt)| self.request(*job, *attempt).ok());
-        let requests = requests.collect();
-        self.files.make_ahead(requests);
+    /// Makes the files of the first of these jobs that has none yet. `false`: nothing was done.
+    pub(super) fn prepare(&mut self, upcoming: &[(JobId, Attempt)]) -> bool {
+        self.files.keep_only(upcoming);
+        let next = upcoming.iter().find(|(job, attempt)| !self.files.has(*job, *attempt));
+        let request = next.and_then(|(job, attempt)| self.request(*job, *attempt).ok());
+        request.is_some_and(|request| self.files.make_ahead(request))
     }
 
     /// No more starts: what was made ahead is removed.
-    pub(super) fn close(&self) {
-        let stage_of = |job| self.stages.get(&self.plan.job(job).stage).map(|pad| Arc::clone(&pad.directory));
-        self.files.forget_all(stage_of);
+    pub(super) fn close(&mut self) {
+        self.files.forget_all();
     }
 
     fn request(&mut self, job: JobId, attempt: Attempt) -> io::Result<Request> {

@@ -1,12 +1,12 @@
 //! Making an output visible: everything in it durable, then one rename to its final place. An empty output has
-//! nothing to lose and only needs the rename. All of it is done by threads, because a disk can take its time.
+//! nothing to lose and is renamed on the spot; the rest is done by threads, because a disk can take its time.
 
 use std::fs::File;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, PoisonError};
 
 use gpulane_core::Input;
 use gpulane_model::{Attempt, JobId};
@@ -28,146 +28,86 @@ pub(super) struct Output {
 
 /// Publishes outputs.
 pub(super) struct Publisher {
-    shared: Arc<Shared>,
-    /// Started when first needed.
-    has_thread: bool,
-}
-
-struct Shared {
     /// Unbounded: it holds finished jobs, a few paths each, never data; the plan bounds it.
-    queue: Mutex<Queue>,
-    work: Condvar,
-    answers: Mutex<Vec<Input>>,
-    /// Readable when there are answers.
-    wake: OwnedFd,
+    queue: Option<Sender<Output>>,
+    receiver: Arc<Mutex<Receiver<Output>>>,
+    mailbox: Arc<Mailbox>,
+    /// Started when first needed.
+    threads: usize,
 }
 
-#[derive(Default)]
-struct Queue {
-    outputs: Vec<Output>,
-    /// The thread waits for work.
-    asleep: bool,
+/// Where the threads leave their answers; readable when there are any.
+struct Mailbox {
+    answers: Mutex<Vec<Input>>,
+    wake: OwnedFd,
 }
 
 impl Publisher {
     pub(super) fn new() -> io::Result<Self> {
+        let (sender, receiver) = channel();
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let shared =
-            Shared { queue: Mutex::default(), work: Condvar::new(), answers: Mutex::default(), wake };
-        Ok(Self { shared: Arc::new(shared), has_thread: false })
+        Ok(Self {
+            queue: Some(sender),
+            receiver: Arc::new(Mutex::new(receiver)),
+            mailbox: Arc::new(Mailbox { answers: Mutex::new(Vec::new()), wake }),
+            threads: 0,
+        })
     }
 
-    /// Leaves the output to a thread. The answer comes through [`take`](Self::take).
-    pub(super) fn publish(&mut self, output: Output) {
-        if !self.has_thread {
-            let shared = Arc::clone(&self.shared);
+    /// Publishes at once if the output is empty, and answers; otherwise leaves it to a thread.
+    pub(super) fn publish(&mut self, output: Output) -> Option<Input> {
+        match publish_if_empty(&output) {
+            Ok(true) => Some(answer(&output, Ok(()))),
+            Ok(false) => {
+                self.hand_over(output);
+                None
+            }
+            Err(error) => Some(answer(&output, Err(error))),
+        }
+    }
+
+    fn hand_over(&mut self, output: Output) {
+        if self.threads < THREADS {
+            let (receiver, mailbox) = (Arc::clone(&self.receiver), Arc::clone(&self.mailbox));
             let thread = std::thread::Builder::new().name("publish".into());
-            self.has_thread = thread.spawn(move || shared.work()).is_ok();
+            if thread.spawn(move || work(&receiver, &mailbox)).is_ok() {
+                self.threads += 1;
+            }
         }
-        if !self.has_thread {
+        if self.threads == 0 {
             // No thread could be had: do it here rather than not at all.
-            self.shared.answer([finish(&output)]);
-            return;
-        }
-        let mut queue = lock(&self.shared.queue);
-        queue.outputs.push(output);
-        if std::mem::take(&mut queue.asleep) {
-            drop(queue);
-            self.shared.work.notify_one();
+            self.mailbox.put(finish(&output));
+        } else if let Some(queue) = &self.queue {
+            // The receiver lives as long as we do.
+            let _ = queue.send(output);
         }
     }
 
     /// Answers that came in.
     pub(super) fn take(&self) -> Vec<Input> {
-        let _ = rustix::io::read(&self.shared.wake, &mut [0u8; 8]);
-        std::mem::take(&mut *lock(&self.shared.answers))
+        let _ = rustix::io::read(&self.mailbox.wake, &mut [0u8; 8]);
+        std::mem::take(&mut *self.mailbox.answers.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl AsFd for Publisher {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.shared.wake.as_fd()
+        self.mailbox.wake.as_fd()
     }
 }
 
-/// No code panics while it holds one of these locks, so a poisoned one holds sound data.
-fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
-    mutex.lock().unwrap_or_else(PoisonError::into_inner)
-}
-
-impl Shared {
-    /// The first thread: takes all there is at once, and passes on what will take its time.
-    fn work(self: &Arc<Self>) {
-        let mut heavy = None;
-        let mut batch = Vec::new();
-        loop {
-            self.next_batch(&mut batch);
-            let mut answers = Vec::with_capacity(batch.len());
-            for output in batch.drain(..) {
-                match publish_if_empty(&output) {
-                    Ok(true) => answers.push(answer(&output, Ok(()))),
-                    Ok(false) => heavy.get_or_insert_with(|| self.start_heavy()).send(output),
-                    Err(error) => answers.push(answer(&output, Err(error))),
-                }
-            }
-            if !answers.is_empty() {
-                self.answer(answers);
-            }
-        }
-    }
-
-    fn next_batch(&self, batch: &mut Vec<Output>) {
-        let mut queue = lock(&self.queue);
-        while queue.outputs.is_empty() {
-            queue.asleep = true;
-            queue = self.work.wait(queue).unwrap_or_else(PoisonError::into_inner);
-        }
-        std::mem::swap(&mut queue.outputs, batch);
-    }
-
-    fn answer(&self, inputs: impl IntoIterator<Item = Input>) {
-        lock(&self.answers).extend(inputs);
+impl Mailbox {
+    fn put(&self, input: Input) {
+        self.answers.lock().unwrap_or_else(PoisonError::into_inner).push(input);
         let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
     }
-
-    /// Threads for outputs that hold something.
-    fn start_heavy(self: &Arc<Self>) -> Heavy {
-        let (sender, receiver) = channel();
-        let receiver = Arc::new(Mutex::new(receiver));
-        let mut threads = 0;
-        for _ in 0..THREADS {
-            let (receiver, shared) = (Arc::clone(&receiver), Arc::clone(self));
-            let thread = std::thread::Builder::new().name("publish".into());
-            threads += usize::from(thread.spawn(move || shared.work_heavy(&receiver)).is_ok());
-        }
-        Heavy { sender, shared: Arc::clone(self), alone: threads == 0 }
-    }
-
-    fn work_heavy(&self, receiver: &Mutex<Receiver<Output>>) {
-        loop {
-            let next = lock(receiver).recv();
-            let Ok(output) = next else { return };
-            self.answer([finish(&output)]);
-        }
-    }
 }
 
-/// The way to the threads for outputs that hold something.
-struct Heavy {
-    sender: Sender<Output>,
-    shared: Arc<Shared>,
-    /// No thread could be had.
-    alone: bool,
-}
-
-impl Heavy {
-    fn send(&self, output: Output) {
-        if self.alone {
-            self.shared.answer([finish(&output)]);
-        } else {
-            // The receivers live as long as the program.
-            let _ = self.sender.send(output);
-        }
+fn work(receiver: &Mutex<Receiver<Output>>, mailbox: &Mailbox) {
+    loop {
+        let next = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
+        let Ok(output) = next else { return };
+        mailbox.put(finish(&output));
     }
 }
 
@@ -256,13 +196,12 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_output_is_put_in_place() {
+    fn an_empty_output_is_in_place_at_once() {
         let root = tempfile::tempdir().unwrap();
         let output = output(root.path());
         let to = output.to.clone();
-        let mut publisher = Publisher::new().unwrap();
-        publisher.publish(output);
-        assert!(matches!(wait_for_answer(&publisher), Input::JobPublished { .. }));
+        let published = Publisher::new().unwrap().publish(output);
+        assert!(matches!(published, Some(Input::JobPublished { .. })));
         assert!(to.is_dir());
     }
 
@@ -275,7 +214,7 @@ mod tests {
         std::fs::write(from.join("deep/model.bin"), b"weights").unwrap();
         std::os::unix::fs::symlink("/nowhere", from.join("link")).unwrap();
         let mut publisher = Publisher::new().unwrap();
-        publisher.publish(output);
+        assert!(publisher.publish(output).is_none());
         assert!(matches!(wait_for_answer(&publisher), Input::JobPublished { .. }));
         assert_eq!(std::fs::read(to.join("deep/model.bin")).unwrap(), b"weights");
         assert!(!from.exists());
@@ -290,7 +229,7 @@ mod tests {
         std::fs::write(output.from.join("new"), b"new").unwrap();
         let to = output.to.clone();
         let mut publisher = Publisher::new().unwrap();
-        publisher.publish(output);
+        assert!(publisher.publish(output).is_none());
         assert!(matches!(wait_for_answer(&publisher), Input::PublishFailed { .. }));
         assert_eq!(std::fs::read(to.join("precious")).unwrap(), b"old");
     }

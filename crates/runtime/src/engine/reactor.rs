@@ -28,10 +28,8 @@ const SWEEP: Millis = Millis::seconds(5);
 /// How long the last records may take to reach the disk before we say that they did not.
 const LAST_WORDS: Duration = Duration::from_secs(10);
 
-/// Files made ahead bridge a pause of the file system: some tens of milliseconds of the shortest jobs.
-const LEAST_AHEAD: usize = 32;
-/// Each holds two descriptors.
-const MOST_AHEAD: usize = 256;
+/// Lanes that may come free at once; each job made ready holds two descriptors.
+const MOST_AHEAD: usize = 16;
 
 /// What an epoll event is about. The low half carries a job's id.
 const MAIN: u64 = 0 << 32;
@@ -76,7 +74,7 @@ impl<'a> Reactor<'a> {
         }
         let launchpad =
             Launchpad::new(prepared.dir.clone(), Arc::clone(&prepared.plan), prepared.machine.clone());
-        let ahead = (prepared.machine.all_lanes() as usize).clamp(LEAST_AHEAD, MOST_AHEAD);
+        let ahead = (prepared.machine.main_lanes() as usize).clamp(1, MOST_AHEAD);
         let roster = Roster::new(prepared.dir.root().to_string_lossy().into_owned());
         Ok(Self {
             prepared,
@@ -102,8 +100,10 @@ impl<'a> Reactor<'a> {
         self.take_requests();
         let mut events = Vec::with_capacity(256);
         while self.outcome.is_none() {
-            self.prepare_ahead();
-            self.wait(&mut events)?;
+            self.wait(&mut events, Some(Timespec::default()))?;
+            if events.is_empty() && !self.use_the_time() {
+                self.wait(&mut events, self.until_next_alarm())?;
+            }
             for event in events.drain(..) {
                 self.on_event(event.data.u64());
             }
@@ -111,22 +111,20 @@ impl<'a> Reactor<'a> {
                 self.on_alarm(alarm);
             }
         }
-        self.finish()
+        Ok(self.finish())
     }
 
-    /// Has the files of the next jobs made, so that a lane that comes free waits for its start alone. Seldom: only
-    /// when half of those made last time are used up.
-    fn prepare_ahead(&mut self) {
-        if self.launchpad.prepared() * 2 <= self.ahead {
-            let upcoming: Vec<_> = self.core.upcoming(self.ahead).collect();
-            if !upcoming.is_empty() {
-                self.launchpad.prepare(&upcoming);
-            }
-        }
+    /// Nothing has happened: make the files of the next job. `false`: there is none to prepare.
+    fn use_the_time(&mut self) -> bool {
+        let upcoming: Vec<_> = self.core.upcoming(self.ahead).collect();
+        self.launchpad.prepare(&upcoming)
     }
 
-    fn wait(&self, events: &mut Vec<epoll::Event>) -> io::Result<()> {
-        let timeout = self.clock.until_next().and_then(|wait| Timespec::try_from(wait.duration()).ok());
+    fn until_next_alarm(&self) -> Option<Timespec> {
+        self.clock.until_next().and_then(|wait| Timespec::try_from(wait.duration()).ok())
+    }
+
+    fn wait(&self, events: &mut Vec<epoll::Event>, timeout: Option<Timespec>) -> io::Result<()> {
         match epoll::wait(&self.epoll, spare_capacity(events), timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => Ok(()),
             Err(error) => Err(error.into()),
@@ -280,7 +278,7 @@ impl<'a> Reactor<'a> {
             Effect::Publish { job, attempt } => {
                 let (dir, plan) = (&self.prepared.dir, &self.prepared.plan);
                 let (from, to) = (dir.attempt_out(plan, job, attempt), dir.out_dir(plan, job));
-                self.publisher.publish(Output { job, attempt, from, to });
+                self.inputs.extend(self.publisher.publish(Output { job, attempt, from, to }));
             }
             Effect::Record(event) => self.record(event),
             Effect::SetTimer { timer, at } => self.clock.set(at, Alarm::Core(timer)),
@@ -323,7 +321,7 @@ impl<'a> Reactor<'a> {
     }
 
     /// Everything has ended. The last records go to the disk, then the run is given back.
-    fn finish(self) -> io::Result<ExitCode> {
+    fn finish(mut self) -> ExitCode {
         self.launchpad.close();
         let counts = self.core.counts();
         let code = match self.outcome {
@@ -335,9 +333,9 @@ impl<'a> Reactor<'a> {
             self.prepared
                 .link
                 .note("the last events could not be written to the journal; `resume` sets that right");
-            return Ok(ExitCode::Internal);
+            return ExitCode::Internal;
         }
-        Ok(code)
+        code
     }
 }
 

@@ -142,7 +142,9 @@ mod tests {
     fn run(program: &std::ffi::CStr, args: &[&str], out: &File) -> io::Result<Spawned> {
         let (mut argv, mut envp) = (CStrings::default(), CStrings::default());
         argv.push(program.to_bytes());
-        args.iter().for_each(|arg| argv.push(*arg));
+        for arg in args {
+            argv.push(*arg);
+        }
         envp.push("GREETING=hello");
         let image = Image { program, argv: PointerArray::of(&[&argv]), envp: PointerArray::of(&[&envp]) };
         Spawner::new().spawn(&image, out.as_fd(), out.as_fd())

@@ -26,13 +26,10 @@ impl Children {
 
     /// Their ids, zombies included.
     pub(crate) fn read(&self) -> Vec<Pid> {
-        match &self.list {
-            Some(file) => read_list(file),
-            None => {
-                let me = rustix::process::getpid();
-                super::tree::Table::read().children_of(me)
-            }
+        if let Some(file) = &self.list {
+            return read_list(file);
         }
+        super::tree::Table::read().children_of(rustix::process::getpid())
     }
 }
 
