@@ -1,5 +1,7 @@
 //! A disk that fills up: the run waits and says so; when there is space again it goes on, or is resumed.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // a test fails by panicking
+
 use std::path::Path;
 use std::process::Command;
 

@@ -1,6 +1,8 @@
 //! A real journal, cut at every byte and with every byte flipped: resume goes on or refuses, and no job is lost or
 //! run twice. Through the binary, as a person would meet it.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // a test fails by panicking
+
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};

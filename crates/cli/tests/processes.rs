@@ -1,5 +1,7 @@
 //! What a job's process gets, and how its whole tree ends.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // a test fails by panicking
+
 use gpulane_testkit::{Gpulane, processes, wait_for, wait_until};
 
 fn gpulane() -> Gpulane {

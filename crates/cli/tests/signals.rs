@@ -1,5 +1,7 @@
 //! Signals to gpulane, and what is left when any of its processes is killed: nothing.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // a test fails by panicking
+
 use gpulane_testkit::{Gpulane, Seen, processes, tagged, wait_for, wait_until};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 

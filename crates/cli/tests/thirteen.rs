@@ -1,5 +1,7 @@
 //! The story gpulane began with: thirteen models on eight GPUs, then their evaluation, one at a time.
 
+#![allow(clippy::unwrap_used, clippy::expect_used)] // a test fails by panicking
+
 use std::collections::{HashMap, HashSet};
 
 use gpulane_testkit::Gpulane;

@@ -13,6 +13,7 @@ use rustix::fs::{Mode, OFlags, open};
 
 use super::environment::{Briefing, StageEnvironment, Start};
 use super::files::{FileMaker, Request};
+use super::publish::{Output, OutputPaths};
 use crate::process::image::{CStrings, Image, PointerArray, c_path, find_program};
 use crate::process::spawn::{Spawned, Spawner};
 
@@ -90,6 +91,17 @@ impl Launchpad {
         let next = upcoming.iter().find(|(job, attempt)| !self.files.has(*job, *attempt));
         let request = next.and_then(|(job, attempt)| self.request(*job, *attempt).ok());
         request.is_some_and(|request| self.files.make_ahead(request))
+    }
+
+    /// Where the output of a job that was started lies and goes. `None`: it was never started.
+    pub(super) fn output_of(&self, job: JobId, attempt: Attempt) -> Option<Output> {
+        let (dir, plan) = (&self.dir, &*self.plan);
+        let stage = Arc::clone(&self.stages.get(&plan.job(job).stage)?.directory);
+        let name = &plan.job(job).name;
+        let (from, to) = (format!("{name}/attempt-{attempt}/out"), format!("{name}/out"));
+        let below_stage = OutputPaths { stage, from, to };
+        let (from, to) = (dir.attempt_out(plan, job, attempt), dir.out_dir(plan, job));
+        Some(Output { job, attempt, from, to, below_stage })
     }
 
     /// No more starts: what was made ahead is removed.

@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 use gpulane_core::Input;
 use gpulane_model::{Attempt, JobId};
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::fs::{Mode, OFlags, open};
+use rustix::fs::{Mode, OFlags, mkdirat, open, openat, renameat};
 
 /// Large outputs must not make small ones wait; more would only compete for the disk.
 const THREADS: usize = 4;
@@ -24,6 +24,15 @@ pub(super) struct Output {
     pub(super) from: PathBuf,
     /// Its final place.
     pub(super) to: PathBuf,
+    /// The same, from the stage's directory: short ways for the common case.
+    pub(super) below_stage: OutputPaths,
+}
+
+/// An output's places below the directory of its stage.
+pub(super) struct OutputPaths {
+    pub(super) stage: Arc<OwnedFd>,
+    pub(super) from: String,
+    pub(super) to: String,
 }
 
 /// Publishes outputs.
@@ -128,7 +137,8 @@ fn answer(output: &Output, result: io::Result<()>) -> Input {
 
 /// Renames an output that holds nothing. `false`: it holds something.
 fn publish_if_empty(output: &Output) -> io::Result<bool> {
-    match open(&output.from, OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) {
+    let OutputPaths { stage, from, to } = &output.below_stage;
+    match openat(stage, from, OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) {
         Ok(directory) => {
             let mut buffer = Vec::with_capacity(1024);
             let mut entries = rustix::fs::RawDir::new(&directory, buffer.spare_capacity_mut());
@@ -137,10 +147,10 @@ fn publish_if_empty(output: &Output) -> io::Result<bool> {
                     return Ok(false);
                 }
             }
-            std::fs::rename(&output.from, &output.to)?;
+            renameat(stage, from, stage, to)?;
         }
         // The job removed its own output directory: then it has none.
-        Err(rustix::io::Errno::NOENT) => std::fs::create_dir(&output.to)?,
+        Err(rustix::io::Errno::NOENT) => mkdirat(stage, to, Mode::RWXU)?,
         Err(error) => return Err(error.into()),
     }
     Ok(true)
@@ -181,7 +191,9 @@ mod tests {
     fn output(root: &Path) -> Output {
         let from = root.join("attempt-1/out");
         std::fs::create_dir_all(&from).unwrap();
-        Output { job: JobId(0), attempt: Attempt(1), from, to: root.join("out") }
+        let stage = Arc::new(open(root, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).unwrap());
+        let below_stage = OutputPaths { stage, from: "attempt-1/out".into(), to: "out".into() };
+        Output { job: JobId(0), attempt: Attempt(1), from, to: root.join("out"), below_stage }
     }
 
     fn wait_for_answer(publisher: &Publisher) -> Input {

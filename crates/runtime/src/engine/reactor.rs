@@ -20,7 +20,7 @@ use super::clock::{Alarm, Clock};
 use super::ending::{Look, Roster};
 use super::environment::Start;
 use super::launchpad::{Launchpad, Setback};
-use super::publish::{Output, Publisher};
+use super::publish::Publisher;
 use crate::control;
 
 /// How often leftovers are looked for that no exit told us of.
@@ -100,7 +100,7 @@ impl<'a> Reactor<'a> {
         self.take_requests();
         let mut events = Vec::with_capacity(256);
         while self.outcome.is_none() {
-            self.wait(&mut events, Some(Timespec::default()))?;
+            self.wait(&mut events, Some(Timespec { tv_sec: 0, tv_nsec: 1_000_000 }))?;
             if events.is_empty() && !self.use_the_time() {
                 self.wait(&mut events, self.until_next_alarm())?;
             }
@@ -276,9 +276,9 @@ impl<'a> Reactor<'a> {
                 }
             }
             Effect::Publish { job, attempt } => {
-                let (dir, plan) = (&self.prepared.dir, &self.prepared.plan);
-                let (from, to) = (dir.attempt_out(plan, job, attempt), dir.out_dir(plan, job));
-                self.inputs.extend(self.publisher.publish(Output { job, attempt, from, to }));
+                if let Some(output) = self.launchpad.output_of(job, attempt) {
+                    self.inputs.extend(self.publisher.publish(output));
+                }
             }
             Effect::Record(event) => self.record(event),
             Effect::SetTimer { timer, at } => self.clock.set(at, Alarm::Core(timer)),

@@ -34,19 +34,27 @@ impl Children {
 }
 
 fn read_list(file: &File) -> Vec<Pid> {
-    let mut buffer = vec![0u8; 4096];
+    // One read gives the whole list unless it is long: the kernel fills what it is given.
+    let mut few = [0u8; 1024];
+    let filled = file.read_at(&mut few, 0).unwrap_or(0);
+    if filled < few.len() / 2 {
+        return parse_list(&few[..filled]);
+    }
+    let mut all = vec![0u8; 1 << 16];
     let mut filled = 0;
-    // The list is made anew by each read from offset 0; a full buffer means there may be more.
     loop {
-        match file.read_at(&mut buffer[filled..], filled as u64) {
-            Ok(0) | Err(_) => break,
+        match file.read_at(&mut all[filled..], filled as u64) {
+            Ok(0) | Err(_) => return parse_list(&all[..filled]),
             Ok(read) => filled += read,
         }
-        if filled == buffer.len() {
-            buffer.resize(filled * 4, 0);
+        if filled == all.len() {
+            all.resize(filled * 2, 0);
         }
     }
-    buffer[..filled]
+}
+
+fn parse_list(list: &[u8]) -> Vec<Pid> {
+    list
         .split(|byte| *byte == b' ')
         .filter_map(|digits| std::str::from_utf8(digits).ok()?.parse().ok())
         .filter_map(Pid::from_raw)
