@@ -69,7 +69,11 @@ fn assert_all_published_once(gpulane: &Gpulane) {
     for number in 0..JOBS {
         let out = gpulane.dir().join(format!("jobs/s/n={number}/out"));
         for (file, text) in [("a", "first\n"), ("b", "second\n")] {
-            assert_eq!(std::fs::read_to_string(out.join(file)).ok().as_deref(), Some(text), "the output is whole");
+            assert_eq!(
+                std::fs::read_to_string(out.join(file)).ok().as_deref(),
+                Some(text),
+                "the output is whole"
+            );
         }
     }
 }
