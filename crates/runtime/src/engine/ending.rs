@@ -107,6 +107,11 @@ impl Roster {
         self.running.insert(job, Running { attempt, name, grace, pid, main, ending: None });
     }
 
+    /// How many jobs run.
+    pub(super) fn len(&self) -> usize {
+        self.running.len()
+    }
+
     pub(super) fn get(&self, job: JobId) -> Option<&Running> {
         self.running.get(&job)
     }

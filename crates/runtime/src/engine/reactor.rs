@@ -100,7 +100,7 @@ impl<'a> Reactor<'a> {
         self.take_requests();
         let mut events = Vec::with_capacity(256);
         while self.outcome.is_none() {
-            self.wait(&mut events, Some(Timespec { tv_sec: 0, tv_nsec: 1_000_000 }))?;
+            self.wait(&mut events, Some(self.quiet_before_preparing()))?;
             if events.is_empty() && !self.use_the_time() {
                 self.wait(&mut events, self.until_next_alarm())?;
             }
@@ -118,6 +118,13 @@ impl<'a> Reactor<'a> {
     fn use_the_time(&mut self) -> bool {
         let upcoming: Vec<_> = self.core.upcoming(self.ahead).collect();
         self.launchpad.prepare(&upcoming)
+    }
+
+    /// Making files competes with the jobs for the cores. With a core to spare that may begin at once; otherwise
+    /// only when nothing has happened for a moment, which among the shortest jobs is never.
+    fn quiet_before_preparing(&self) -> Timespec {
+        let spare = self.roster.len() < self.prepared.machine.cores as usize;
+        Timespec { tv_sec: 0, tv_nsec: if spare { 0 } else { 1_000_000 } }
     }
 
     fn until_next_alarm(&self) -> Option<Timespec> {
