@@ -76,7 +76,7 @@ class Scale(unittest.TestCase):
             hold = "import sys; x = bytearray(50_000_000); x[::4096] = b'1' * len(x[::4096]); sys.stdin.read(); del x"
             child = subprocess.Popen([sys.executable, "-c", hold], stdin=subprocess.PIPE)
             for _ in range(200):
-                if watch.peak > 50_000_000 and child.pid in watch._peaks:
+                if watch._peaks.get(child.pid, 0) > 50_000_000:
                     break
                 watch._stop.wait(0.05)
             child.communicate()

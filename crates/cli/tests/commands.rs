@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // a test fails by panicking
 
-use gpulane_testkit::{Gpulane, tagged, wait_for, wait_until};
+use gpulane_testkit::{Gpulane, tagged, wait_until};
 use serde_json::Value;
 
 fn gpulane() -> Gpulane {
@@ -298,7 +298,5 @@ fn the_demo_trains_thirteen_models_and_shows_their_results() {
     assert!(stderr.contains("26 jobs succeeded"), "{stderr}");
     let rows = stdout.lines().filter(|line| line.contains("0.") || line.contains("1.")).count();
     assert_eq!(rows, 13, "{stdout}");
-    let _ = wait_for("its outputs", || {
-        gpulane.workspace.path().join("gpulane-demo/run-1/jobs/evaluate").exists().then_some(())
-    });
+    assert!(gpulane.workspace.path().join("gpulane-demo/run-1/jobs/evaluate").is_dir());
 }

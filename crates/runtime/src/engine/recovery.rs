@@ -33,7 +33,9 @@ pub(super) fn take_stock(
     let mut stock = Stock { journal, past };
     let gpulane = env!("CARGO_PKG_VERSION").to_owned();
     let pid = std::process::id();
-    if stock.past.last_seq == 0 {
+    if stock.past.last_seq > 0 {
+        stock.record(Event::RunResumed { gpulane, machine: machine.clone(), pid });
+    } else {
         stock.record(Event::RunStarted {
             format: 1,
             name: plan.name.clone(),
@@ -42,9 +44,11 @@ pub(super) fn take_stock(
             machine: machine.clone(),
             pid,
         });
+    }
+    // Also if the journal knows nothing: all of it may have been cut away.
+    if !dir.root().join("jobs").exists() {
         return;
     }
-    stock.record(Event::RunResumed { gpulane, machine: machine.clone(), pid });
     for job in plan.job_ids() {
         stock.settle(dir, plan, job);
         stock.retry(plan, job);

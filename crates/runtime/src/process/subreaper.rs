@@ -54,8 +54,7 @@ fn read_list(file: &File) -> Vec<Pid> {
 }
 
 fn parse_list(list: &[u8]) -> Vec<Pid> {
-    list
-        .split(|byte| *byte == b' ')
+    list.split(|byte| *byte == b' ')
         .filter_map(|digits| std::str::from_utf8(digits).ok()?.parse().ok())
         .filter_map(Pid::from_raw)
         .collect()
