@@ -52,6 +52,8 @@ class Contestant:
     folder_root: Path = field(default=OUT / "work")
     # Shown below the table, not in it.
     aside: bool = False
+    # Its processes outlive their parents: what they use cannot be told from what others use.
+    service: bool = False
 
 
 def execute(
@@ -372,7 +374,7 @@ def all_contestants() -> list[Contestant]:
             _pip("simple_gpu_scheduler", "simple_gpu_scheduler.scheduler"),
             _time_simple_gpu_scheduler,
         ),
-        Contestant("ray", "Ray", f"{service}; a subprocess inside a warm worker", _pip("ray", "ray"), _driver("ray_local")),
+        Contestant("ray", "Ray", f"{service}; a subprocess inside a warm worker", _pip("ray", "ray"), _driver("ray_local"), service=True),
         Contestant("hyperqueue", "HyperQueue", service, _pip("hyperqueue", "hyperqueue"), _driver("hyperqueue_local")),
         Contestant("parallel", "GNU parallel", "a shell per job, output collected", _install_parallel, _time_parallel),
         Contestant(
@@ -382,6 +384,7 @@ def all_contestants() -> list[Contestant]:
             _install_pueue,
             _time_pueue,
             most_jobs=60,
+            service=True,
         ),
         Contestant(
             "submitit",
@@ -390,6 +393,7 @@ def all_contestants() -> list[Contestant]:
             _pip("submitit", "submitit"),
             _driver("submitit_local"),
             most_jobs=20,
+            service=True,
         ),
         Contestant(
             "gpulane-tmpfs",

@@ -1,19 +1,23 @@
-//! From a run directory to its end: start the engine, show the run, pass signals on, sum up.
+//! From a run directory to its end: start the engine, have the run shown, pass signals on. This thread never writes
+//! to a terminal or pipe that could make it wait; the view has a thread of its own.
 
 use std::io;
 use std::sync::Arc;
-use std::time::{Duration, SystemTime, UNIX_EPOCH};
+use std::time::{Duration, Instant};
 
 use gpulane_journal::{RunDir, RunLock};
-use gpulane_model::{ExitCode, Millis, Plan};
-use gpulane_report::{End, Live, Look, Mode};
+use gpulane_model::{ExitCode, Plan, ProcessExit};
+use gpulane_report::{End, Mode};
 use gpulane_runtime::{EngineEnd, Front, Message, StartRequest, Tick};
 
 use crate::args::Show;
 use crate::say;
+use crate::view::View;
 
-/// Between two looks at the journal: smooth for the eye, nothing for the machine.
+/// Between two looks at what the engine says.
 const LOOK_EVERY: Duration = Duration::from_millis(40);
+/// How long a reader has to take the summary of a run that was told to stop.
+const LAST_WORDS: Duration = Duration::from_secs(2);
 /// Signals after which we no longer wait for the engine to end things in order.
 const PATIENCE: u32 = 3;
 
@@ -24,133 +28,128 @@ pub(crate) struct Ended {
     pub(crate) refused: bool,
 }
 
-/// Runs what is in `dir` and shows it.
+/// Runs what is in `dir` and shows it. The lock is held by us, the guardian and the engine.
 pub(crate) fn attach(
     dir: &RunDir,
-    lock: RunLock,
+    lock: &RunLock,
     plan: Arc<Plan>,
     request: StartRequest,
     show: &Show,
 ) -> io::Result<Ended> {
     let detached = request.detached;
-    let mut front = Front::launch(dir, &lock, request)?;
-    // The engine and its guardian hold the run now.
-    drop(lock);
+    let mut front = Front::launch(dir, lock, request)?;
+    let durable = front.durable()?;
     let mode = Mode::choose(show.json, show.quiet || detached);
-    let mut session = Session { dir, plan, mode, live: None, refused: None, signals: 0 };
+    let view = if detached { View::none() } else { View::start(dir, plan, mode, front.durable()?) };
+    let mut session = Session { dir, view, refused: None, signals: 0, first_signal: None };
     loop {
-        for message in front.messages() {
-            session.on_message(message)?;
-        }
-        if detached && front.durable() > 0 {
-            say::data(format!("{}\n", dir.root().display()));
+        session.take_messages(&mut front);
+        if detached && durable.bytes() > 0 {
+            say_where(dir, show.json);
             return Ok(Ended { code: ExitCode::Success, refused: false });
         }
         match front.wait(LOOK_EVERY)? {
-            Tick::Look => session.tick(front.durable())?,
-            Tick::Signal(signal) => {
-                front.pass_on(signal);
-                if session.on_signal() {
-                    return Ok(Ended { code: ExitCode::Interrupted, refused: false });
-                }
-            }
+            Tick::Look => {}
+            Tick::Signal(signal) => session.on_signal(&mut front, signal),
             Tick::Ended(end) => {
-                for message in front.messages() {
-                    session.on_message(message)?;
-                }
-                return session.finish(end);
+                session.take_messages(&mut front);
+                return Ok(session.finish(&mut front, end));
             }
         }
+    }
+}
+
+fn say_where(dir: &RunDir, json: bool) {
+    let path = dir.root().display().to_string();
+    if json {
+        say::data(format!("{}\n", serde_json::json!({ "run": path })));
+    } else {
+        say::data(format!("{path}\n"));
+        say::hint(format!("gpulane watch {path}, gpulane logs {path} -f, gpulane cancel {path}"));
     }
 }
 
 /// What the front knows while the run goes on.
 struct Session<'a> {
     dir: &'a RunDir,
-    plan: Arc<Plan>,
-    mode: Mode,
-    /// Once the engine has opened the journal.
-    live: Option<Live>,
+    view: View,
     refused: Option<ExitCode>,
     /// How often we were told to stop.
     signals: u32,
+    first_signal: Option<i32>,
 }
 
 impl Session<'_> {
-    fn on_message(&mut self, message: Message) -> io::Result<()> {
-        match message {
-            Message::Ready { bytes } => {
-                let look = Look::detect(&io::stderr());
-                let (out, err) = (Box::new(io::stdout()), Box::new(io::stderr()));
-                let mut live = Live::new(self.dir.clone(), Arc::clone(&self.plan), self.mode, look, out, err);
-                live.catch_up(Some(bytes))?;
-                self.live = Some(live);
-            }
-            Message::Note(text) => match &mut self.live {
-                Some(live) => live.note(&text),
-                None => say::note(text),
-            },
-            Message::Refused { text, hint, code } => {
-                say::error(text);
-                if let Some(hint) = hint {
-                    say::hint(hint);
+    fn take_messages(&mut self, front: &mut Front) {
+        for message in front.messages() {
+            match message {
+                Message::Ready { bytes } => self.view.begin(bytes),
+                Message::Note(text) => self.view.note(text),
+                Message::Refused { text, hint, code } => {
+                    say::error(text);
+                    if let Some(hint) = hint {
+                        say::hint(hint);
+                    }
+                    self.refused = Some(code_of(code));
                 }
-                self.refused = Some(code_of(code));
             }
         }
-        Ok(())
     }
 
-    fn tick(&mut self, durable: u64) -> io::Result<()> {
-        match &mut self.live {
-            Some(live) => live.tick(Some(durable), unix_now()),
-            None => Ok(()),
-        }
-    }
-
-    /// `true`: a person insists; the guardian ends everything as soon as we are gone.
-    fn on_signal(&mut self) -> bool {
+    fn on_signal(&mut self, front: &mut Front, signal: i32) {
         self.signals += 1;
+        self.first_signal.get_or_insert(signal);
+        front.pass_on(signal);
         let text = match self.signals {
             1 => "stopping: running jobs get TERM and their grace; again to kill them now",
             2 => "killing everything now",
-            _ => "leaving; the guardian ends what is left",
+            _ => "the guardian ends everything",
         };
-        match &mut self.live {
-            Some(live) => live.note(text),
-            None => say::note(text),
+        self.view.note(text.to_owned());
+        if self.signals >= PATIENCE {
+            front.cut_lifeline();
         }
-        self.signals >= PATIENCE
     }
 
-    fn finish(mut self, end: EngineEnd) -> io::Result<Ended> {
+    fn finish(self, front: &mut Front, end: EngineEnd) -> Ended {
         if let Some(code) = self.refused {
-            return Ok(Ended { code, refused: true });
+            return Ended { code, refused: true };
         }
-        let (code, end) = match end {
-            EngineEnd::Code(code) => (code_of(code), self.manner(code_of(code))),
-            EngineEnd::Killed(signal) => {
-                let message =
-                    format!("the engine was killed ({})", gpulane_model::ProcessExit::Signal(signal));
+        let (code, end) = match (end, self.first_signal) {
+            (EngineEnd::Code(code), _) => (code_of(code), self.manner(code_of(code))),
+            // We were told to stop and insisted: that is how it ended.
+            (EngineEnd::Killed(_), Some(signal)) if self.signals >= PATIENCE => {
+                (if signal == 2 { ExitCode::Interrupted } else { ExitCode::Terminated }, End::Interrupted)
+            }
+            (EngineEnd::Killed(signal), _) => {
+                let message = format!("the engine was killed ({})", ProcessExit::Signal(signal));
                 (ExitCode::Internal, End::EngineDied { message })
             }
         };
-        match &mut self.live {
-            Some(live) => live.finish(&end, unix_now())?,
-            None => say::error(format!(
-                "the engine ended before it began; see {}",
-                self.dir.engine_log().display()
-            )),
+        if self.view.has_begun() {
+            // A reader that does not read must not keep us once we were told to stop.
+            self.view.finish(end);
+            let (told, begun) = (self.signals > 0, Instant::now());
+            while !(self.view.is_done(LOOK_EVERY)
+                || front.signal_came()
+                || told && begun.elapsed() > LAST_WORDS)
+            {}
+        } else {
+            let log = self.dir.engine_log();
+            say::error(format!("the engine ended before it began; see {}", log.display()));
         }
-        Ok(Ended { code, refused: false })
+        Ended { code, refused: false }
     }
 
     fn manner(&self, code: ExitCode) -> End {
         match code {
             ExitCode::Interrupted | ExitCode::Terminated => End::Interrupted,
-            ExitCode::Internal => End::EngineDied {
-                message: format!("gpulane could not go on; see {}", self.dir.engine_log().display()),
-            },
+            ExitCode::Internal => {
+                let log = self.dir.engine_log();
+                let said = std::fs::metadata(&log).is_ok_and(|file| file.len() > 0);
+                let where_to_look = if said { format!("; see {}", log.display()) } else { String::new() };
+                End::EngineDied { message: format!("gpulane could not go on{where_to_look}") }
+            }
             _ => End::Finished,
         }
     }
@@ -169,10 +168,4 @@ fn code_of(code: u8) -> ExitCode {
     .into_iter()
     .find(|known| known.code() == code)
     .unwrap_or(ExitCode::Internal)
-}
-
-/// The time of day.
-pub(crate) fn unix_now() -> Millis {
-    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
-    Millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
 }

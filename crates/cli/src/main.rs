@@ -7,6 +7,7 @@ mod attach;
 mod commands;
 mod preflight;
 mod say;
+mod view;
 
 use std::panic::catch_unwind;
 

@@ -1,19 +1,35 @@
-//! What can be known to fail before anything is started: programs that are nowhere on the PATH.
+//! What can be known to fail before anything is started: programs that cannot be found or executed.
+
+use std::path::Path;
 
 use gpulane_model::Plan;
+use gpulane_plan::{Diagnostic, Source};
 
-/// Programs named without a slash that cannot be found, each with the stage that names it. One with a slash may be
-/// made by an earlier stage, so only its start tells.
-pub(crate) fn missing_programs(plan: &Plan) -> Vec<(String, String)> {
+/// What is wrong with the programs the stages name. One that is not there yet may be made by an earlier stage, so
+/// that is only a warning.
+pub(crate) fn programs(source: &Source, plan: &Plan) -> Vec<Diagnostic> {
     let inherited = std::env::var("PATH").ok();
-    plan.stages
-        .iter()
-        .filter_map(|stage| {
-            let program = stage.command.first()?;
-            let path = stage.env.get("PATH").or(inherited.as_ref());
-            let known = program.contains(['/', '{', '}'])
-                || gpulane_runtime::find_program(program, path.map(String::as_str)).is_some();
-            (!known).then(|| (stage.name.clone(), program.clone()))
-        })
-        .collect()
+    let mut found = Vec::new();
+    for stage in &plan.stages {
+        let Some(program) = stage.command.first().filter(|word| !word.contains(['{', '}'])) else { continue };
+        let path = stage.env.get("PATH").or(inherited.as_ref()).map(String::as_str);
+        if !program.contains('/') {
+            if gpulane_runtime::find_program(program, path).is_none() {
+                let known = names_on(path.unwrap_or_default());
+                found.push(gpulane_plan::missing_program(source, plan, &stage.name, program, &known));
+            }
+        } else if !Path::new(program).exists() {
+            found.push(gpulane_plan::not_there_yet(source, plan, &stage.name, program));
+        } else if !gpulane_runtime::is_program(Path::new(program)) {
+            found.push(gpulane_plan::not_executable(source, plan, &stage.name, program));
+        }
+    }
+    found
+}
+
+/// Every name a program could be called by, for suggestions.
+fn names_on(path: &str) -> Vec<String> {
+    let directories = path.split(':').filter_map(|directory| std::fs::read_dir(directory).ok());
+    let names = directories.flatten().flatten().filter_map(|entry| entry.file_name().into_string().ok());
+    names.collect()
 }

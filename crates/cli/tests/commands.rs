@@ -300,3 +300,82 @@ fn the_demo_trains_thirteen_models_and_shows_their_results() {
     assert_eq!(rows, 13, "{stdout}");
     assert!(gpulane.workspace.path().join("gpulane-demo/run-1/jobs/evaluate").is_dir());
 }
+
+#[test]
+fn of_many_starters_on_one_directory_one_runs_and_none_harms_it() {
+    for _ in 0..5 {
+        let gpulane = gpulane();
+        let starters: Vec<_> = (0..4)
+            .map(|_| {
+                gpulane.spawn(&["run", "--gpus", "none", "--run-dir", "r", "-s", "n=range(20)", "--", "true"])
+            })
+            .collect();
+        let mut codes: Vec<i32> = starters.into_iter().map(|starter| starter.wait().code).collect();
+        codes.sort_unstable();
+        assert_eq!(codes, [0, 2, 2, 2]);
+        assert_eq!(gpulane.events_of("job_succeeded").len(), 20);
+    }
+}
+
+#[test]
+fn output_that_cannot_be_written_does_not_disturb_the_run() {
+    let gpulane = gpulane();
+    let mut command = gpulane.command(&[
+        "run",
+        "--json",
+        "--gpus",
+        "none",
+        "--run-dir",
+        "r",
+        "-s",
+        "n=range(5)",
+        "--",
+        "true",
+    ]);
+    let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    assert!(command.stdout(full).output().unwrap().status.success());
+    assert_eq!(gpulane.events_of("job_succeeded").len(), 5);
+}
+
+#[test]
+fn a_request_to_an_engine_that_is_gone_is_not_for_the_next() {
+    let gpulane = gpulane();
+    let live = gpulane.start(GATED, "none");
+    gpulane.wait_for_events("job_started", 1);
+    live.signal(rustix::process::Signal::INT);
+    assert_eq!(live.wait().code, 130);
+    gpulane.workspace.file("r/control/1.json", "{\"cancel\":[]}");
+    let_go(&gpulane, 1..=3);
+    assert_eq!(gpulane.call(&["resume", "r"]).code, 0);
+}
+
+#[test]
+fn a_run_killed_just_before_its_last_word_is_finished_by_resume() {
+    let gpulane = gpulane();
+    assert_eq!(gpulane.run("[[stage]]\nname = \"s\"\ncommand = [\"true\"]\n", "none").code, 0);
+    let journal = gpulane.dir().join("journal.jsonl");
+    let text = std::fs::read_to_string(&journal).unwrap();
+    let cut = text.trim_end().rfind('\n').unwrap() + 1;
+    std::fs::write(&journal, &text[..cut]).unwrap();
+    assert_eq!(gpulane.call(&["resume", "r"]).code, 4);
+    assert_eq!(gpulane.events_of("run_finished").len(), 1);
+}
+
+#[test]
+fn nothing_starts_while_the_journal_cannot_be_written() {
+    let gpulane = gpulane();
+    let live = gpulane.start(GATED, "none");
+    gpulane.wait_for_events("job_started", 1);
+    std::fs::remove_file(gpulane.dir().join("journal.jsonl")).unwrap();
+    let_go(&gpulane, [1]);
+    // The second may start before the loss is noticed, at the next commit.
+    let said = |job: u32| {
+        let log = gpulane.dir().join(format!("jobs/s/n={job}/attempt-1/stdout.log"));
+        std::fs::read_to_string(log).unwrap_or_default()
+    };
+    wait_until("the second job", || said(2).contains("begin"));
+    std::thread::sleep(std::time::Duration::from_secs(1)); // several commits' time, with nothing to be seen
+    let_go(&gpulane, [2, 3]);
+    assert_eq!(live.wait().code, 70);
+    assert_eq!(said(3), "", "the third job has started");
+}

@@ -40,7 +40,7 @@ impl Dice {
     }
 }
 
-/// The process a kill is aimed at: the command itself, or its engine once there is one.
+/// The process a kill is aimed at: the command itself, or once there is one its engine or guardian.
 fn victim(gpulane: &Gpulane, front: i32, dice: &mut Dice) -> i32 {
     if dice.roll(3) > 0 {
         return front;
@@ -52,7 +52,17 @@ fn victim(gpulane: &Gpulane, front: i32, dice: &mut Dice) -> i32 {
     // Only if it belongs to this front: an engine that ended may have left its number to somebody else.
     let engine = newest.and_then(|pid| i32::try_from(pid).ok()).unwrap_or(front);
     let name = std::fs::read_to_string(format!("/proc/{engine}/comm")).unwrap_or_default();
-    if name.starts_with("gpulane-engine") { engine } else { front }
+    match (name.starts_with("gpulane-engine"), dice.roll(3)) {
+        (true, 0) => parent_of(engine).unwrap_or(engine),
+        (true, _) => engine,
+        (false, _) => front,
+    }
+}
+
+/// The engine's guardian.
+fn parent_of(pid: i32) -> Option<i32> {
+    let status = std::fs::read_to_string(format!("/proc/{pid}/status")).ok()?;
+    status.lines().find_map(|line| line.strip_prefix("PPid:")?.trim().parse().ok())
 }
 
 fn lock_is_free(dir: &Path) -> bool {

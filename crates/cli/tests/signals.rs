@@ -153,18 +153,52 @@ fn a_term_signal_exits_with_its_own_code() {
 #[test]
 fn a_second_interrupt_kills_at_once() {
     let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
-    let plan = "[[stage]]\nname = \"s\"\ngrace = \"1h\"\ncommand = [\"sh\", \"-c\", \"trap '' TERM; echo ready > $GPULANE_OUT/ready; while :; do sleep 0.05; done\"]\n";
-    let live = gpulane.start(plan, "none");
-    wait_until("the job", || gpulane.dir().join("jobs/s/main/attempt-1/out/ready").exists());
+    let script =
+        "trap 'touch $GPULANE_OUT/asked' TERM; touch $GPULANE_OUT/ready; while :; do sleep 0.05; done";
+    let plan = format!("[[stage]]\nname = \"s\"\ngrace = \"1h\"\ncommand = [\"sh\", \"-c\", \"{script}\"]\n");
+    let live = gpulane.start(&plan, "none");
+    let out = gpulane.dir().join("jobs/s/main/attempt-1/out");
+    wait_until("the job", || out.join("ready").exists());
     live.signal(Signal::INT);
-    wait_for("the first to be heard", || {
-        // Still alive under a grace of an hour, and nothing new starts.
-        (!tagged(&gpulane.dir()).is_empty()).then_some(())
-    });
-    std::thread::sleep(std::time::Duration::from_millis(100)); // two signals at once would be seen as one
+    wait_until("TERM", || out.join("asked").exists());
     live.signal(Signal::INT);
     assert_eq!(live.wait().code, 130);
     assert_resumable(&gpulane);
+}
+
+#[test]
+fn under_nohup_a_hangup_is_ignored() {
+    let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
+    gpulane.workspace.file(
+        "plan.toml",
+        "[[stage]]\nname = \"s\"\ncommand = [\"sh\", \"-c\", \"until [ -e go ]; do sleep 0.01; done\"]\n",
+    );
+    let mut command = std::process::Command::new("nohup");
+    command.arg(env!("CARGO_BIN_EXE_gpulane")).args(["run", "plan.toml", "--gpus", "none", "--run-dir", "r"]);
+    command.current_dir(gpulane.workspace.path()).stdin(std::process::Stdio::null());
+    let mut child =
+        command.stdout(std::process::Stdio::null()).stderr(std::process::Stdio::null()).spawn().unwrap();
+    gpulane.wait_for_events("job_started", 1);
+    kill(i32::try_from(child.id()).unwrap(), Signal::HUP);
+    gpulane.workspace.file("go", "");
+    assert!(child.wait().unwrap().success());
+}
+
+#[test]
+fn a_reader_that_does_not_read_keeps_nobody_from_stopping_the_run() {
+    let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
+    let plan = "[[stage]]\nname = \"s\"\ncommand = [\"sh\", \"-c\", \"while :; do echo much to say, said again and again; done\"]\n";
+    gpulane.workspace.file("plan.toml", plan);
+    let (reader, writer) = std::io::pipe().unwrap();
+    let mut command = gpulane.command(&["run", "plan.toml", "--gpus", "none", "--run-dir", "r"]);
+    let mut child = command.stderr(writer).spawn().unwrap();
+    drop(command);
+    let log = gpulane.dir().join("jobs/s/main/attempt-1/stdout.log");
+    wait_until("more than a pipe holds", || std::fs::metadata(&log).is_ok_and(|file| file.len() > 1 << 20));
+    kill(i32::try_from(child.id()).unwrap(), Signal::TERM);
+    assert_eq!(wait_for("its end", || child.try_wait().unwrap()).code(), Some(143));
+    assert_resumable(&gpulane);
+    drop(reader);
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // a test fails by panicking
 
-use std::collections::{HashMap, HashSet};
+use std::collections::HashSet;
 
 use gpulane_testkit::Gpulane;
 use serde_json::Value;
@@ -56,19 +56,11 @@ fn a_failing_job_is_reported_and_the_others_go_on() {
 fn no_gpu_has_two_jobs_and_a_freed_lane_gets_the_next() {
     let (gpulane, ..) = thirteen();
     let events = gpulane.events();
-    let mut holders: HashMap<String, String> = HashMap::new();
-    let mut used = HashSet::new();
-    for event in &events {
-        let job = event["job"].as_str().unwrap_or_default().to_owned();
-        match event["event"].as_str() {
-            Some("job_started") if job.starts_with("train/") => {
-                let gpu = event["gpus"][0].as_str().expect("a training has a GPU").to_owned();
-                used.insert(gpu.clone());
-                holders.insert(gpu, job);
-            }
-            _ => {}
-        }
-    }
+    let gpu_of = |event: &Value| event["gpus"][0].as_str().expect("a training has a GPU").to_owned();
+    let trainings = events.iter().filter(|event| {
+        event["event"] == "job_started" && event["job"].as_str().is_some_and(|job| job.starts_with("train/"))
+    });
+    let used: HashSet<String> = trainings.map(gpu_of).collect();
     assert_eq!(used.len(), 8, "all eight GPUs were used");
     let started: Vec<usize> =
         (0..13).map(|seed| index_of(&events, "job_started", &format!("train/seed={seed}"))).collect();

@@ -155,7 +155,7 @@ impl Core {
     }
 
     fn line_is_empty(&self) -> bool {
-        self.line.first_for_lanes(u32::MAX).is_none() && self.line.first_for_cores().is_none()
+        self.line.first_for_lanes().is_none() && self.line.first_for_cores().is_none()
     }
 
     /// A checked plan has no cycles, but `plan.json` may have been edited: better an end with a reason than none.

@@ -17,6 +17,7 @@ impl Core {
         }
         self.check_counts()?;
         self.check_lanes()?;
+        self.check_keepers()?;
         for at in 0..self.stages.len() {
             self.check_stage(StageId::at(at))?;
         }
@@ -91,6 +92,18 @@ impl Core {
             }
         }
         self.lanes.check(&self.machine, taken_cores)
+    }
+
+    /// Who stays first in the line stands in it.
+    fn check_keepers(&self) -> Result<(), String> {
+        for demand in [Demand::Lanes(1), Demand::Cores(1)] {
+            if let Some(keeper) = self.line.keeper(demand)
+                && !self.line.has(keeper, self.stages[keeper.index()].demand)
+            {
+                return Err(format!("stage {keeper} keeps what is free but does not stand in line"));
+            }
+        }
+        Ok(())
     }
 
     /// The stage keeps its limit, its queue holds exactly its ready jobs, and it stands in line when it should.

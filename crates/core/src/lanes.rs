@@ -105,8 +105,8 @@ impl Lanes {
         }
     }
 
-    /// Books exactly this lane, and for a gang what else is free. For jobs a journal says are running; `false` if the
-    /// lane is not there or not free.
+    /// Books exactly this lane, for a gang the first of several. For jobs a journal says are running; `false` if the lane is
+    /// not there or not free.
     pub(crate) fn retake(&mut self, job: JobId, lane: LaneId, demand: Demand) -> bool {
         if self.slots.get(lane.index()).is_none_or(|slot| slot.holder.is_some()) {
             return false;
@@ -117,32 +117,26 @@ impl Lanes {
                     return false;
                 }
                 self.cores = self.cores.saturating_sub(count);
-                self.slots[lane.index()].holder = Some(job);
             }
-            Demand::Lanes(count) => {
+            Demand::Lanes(_) => {
                 if lane.0 >= self.main() {
                     return false;
                 }
                 let device = lane.0 / self.per_device;
                 self.set_load(device, self.loads[device as usize] + 1);
-                self.slots[lane.index()].holder = Some(job);
-                let others = self.open.iter().filter(|(_, other)| *other != device).count();
-                let others = u32::try_from(others).unwrap_or(u32::MAX).min(count.saturating_sub(1));
-                self.extend(job, lane, device, others);
             }
         }
+        self.slots[lane.index()].holder = Some(job);
         true
     }
 
-    /// Books one more lane on each of `count` other devices.
-    fn extend(&mut self, job: JobId, lead: LaneId, on: u32, count: u32) {
-        let devices: Vec<u32> = self
-            .open
-            .iter()
-            .map(|(_, device)| *device)
-            .filter(|device| *device != on)
-            .take(count as usize)
-            .collect();
+    /// Books the other lanes of a gang whose first one was retaken, on devices after that one's: as many as are free there.
+    pub(crate) fn retake_others(&mut self, job: JobId, lead: LaneId, demand: Demand) {
+        let Demand::Lanes(count) = demand else { return };
+        let on = lead.0 / self.per_device;
+        let after = self.open.iter().map(|(_, device)| *device).filter(|device| *device > on);
+        let mut devices: Vec<u32> = after.take(count.saturating_sub(1) as usize).collect();
+        devices.sort_unstable();
         let mut last = lead;
         for device in devices {
             let Some(lane) = self.free_lane(device) else { continue };

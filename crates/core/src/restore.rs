@@ -5,10 +5,11 @@ use std::collections::VecDeque;
 use std::sync::Arc;
 
 use gpulane_model::{
-    Counts, FailReason, JobId, JobState, JobStatus, Machine, Millis, Plan, RunState, StageId,
+    Counts, FailReason, JobId, JobState, JobStatus, LaneId, Machine, Millis, Plan, RunState, StageId,
 };
 
 use crate::Core;
+use crate::demand::Demand;
 use crate::job::{Ending, JobSlot, Phase};
 use crate::lanes::Lanes;
 use crate::line::Line;
@@ -25,19 +26,27 @@ impl Core {
     }
 
     /// A core that only looks: like [`Core::new`], but what ran keeps running on its lanes, and what held or interrupted the
-    /// run still does, so that [`Core::waiting`] tells why. Not to be stepped.
+    /// run still does, so that [`Core::waiting`] tells why, as of the newest event. Not to be stepped.
     pub fn observe(plan: Arc<Plan>, machine: Machine, past: &RunState) -> Self {
+        Self::observe_at(plan, machine, past, past.last.unwrap_or_default())
+    }
+
+    /// [`Core::observe`] as of `now`, Unix time: pauses before another try are counted down from there.
+    pub fn observe_at(plan: Arc<Plan>, machine: Machine, past: &RunState, now: Millis) -> Self {
         let mut core = Self::bare(plan, machine, past);
-        for job in core.plan.job_ids() {
-            if let Some(JobStatus::Running { lane, since, .. }) =
-                past.jobs.get(job.index()).map(|job| &job.status)
-            {
-                core.jobs[job.index()].phase =
-                    Phase::Running { lane: *lane, ending: Ending::No, since: *since };
+        core.now = now;
+        for (slot, job) in core.jobs.iter_mut().zip(&past.jobs) {
+            match (&job.status, job.retry_at()) {
+                (JobStatus::Running { lane, since, .. }, _) => {
+                    slot.phase = Phase::Running { lane: *lane, ending: Ending::No, since: *since };
+                }
+                (JobStatus::Pending, Some(until)) if until > now => slot.phase = Phase::Delayed { until },
+                _ => {}
             }
         }
         core.settle();
         core.retake_lanes();
+        core.infer_keepers();
         core.later.clear();
         if let Some(because) = &past.held {
             core.hold = Hold::Held { because: because.clone() };
@@ -114,14 +123,40 @@ impl Core {
         self.pass_on_news();
     }
 
-    /// Books the lanes of jobs that are running. The journal names only the first lane of each, so these come first; a gang's
-    /// others are taken from what is free.
+    /// The journal does not say who keeps free lanes or cores, but a live engine starts what fits: if something fits and
+    /// waits, it waits for a job that does not.
+    fn infer_keepers(&mut self) {
+        let waits = |stage: &StageId| {
+            let demand = self.stages[stage.index()].demand;
+            self.line.has(*stage, demand) && !self.lanes.fits(demand)
+        };
+        let misfits: Vec<StageId> = (0..self.stages.len()).map(StageId::at).filter(waits).collect();
+        let spare_is_used = self.line.first_with_at_most(self.lanes.spare()).is_none();
+        for stage in misfits {
+            let demand = self.stages[stage.index()].demand;
+            let keeps = match demand {
+                Demand::Lanes(_) => self.lanes.open() > 0 && spare_is_used,
+                Demand::Cores(_) => self.lanes.cores() > 0,
+            };
+            if keeps && self.line.keeper(demand).is_none() {
+                self.line.keep(stage, demand);
+            }
+        }
+    }
+
+    /// Books the lanes of jobs that are running. The journal names only the first and lowest lane of each, so these come
+    /// first; a gang's others are taken from what is free above, the gang with the least above it before the others.
     fn retake_lanes(&mut self) {
-        let running: Vec<(JobId, _)> =
-            self.plan.job_ids().filter_map(|job| Some((job, self.phase(job).lane()?))).collect();
-        for (job, lane) in running {
-            let demand = self.stages[self.stage_of(job).index()].demand;
-            self.lanes.retake(job, lane, demand);
+        let demand = |core: &Self, job| core.stages[core.stage_of(job).index()].demand;
+        let mut running: Vec<(LaneId, JobId)> =
+            self.plan.job_ids().filter_map(|job| Some((self.phase(job).lane()?, job))).collect();
+        running.retain(|(lane, job)| {
+            let demand = demand(self, *job);
+            self.lanes.retake(*job, *lane, demand)
+        });
+        running.sort_unstable();
+        for (lane, job) in running.into_iter().rev() {
+            self.lanes.retake_others(job, lane, demand(self, job));
         }
     }
 }

@@ -1,6 +1,6 @@
 //! Starting what can start. The first job in line goes first; if it needs more GPUs at once than are free, it keeps one free
-//! lane on each that is, and others may use only what is left beside. So a gang is never overtaken on a lane it could use, and
-//! never keeps one it could not.
+//! lane on each that is, and others may use only what is left beside. So a gang is never overtaken on a lane it could use,
+//! never keeps one it could not, and once it keeps one stays first until it has started.
 
 use gpulane_model::{Attempt, JobId, StageId};
 
@@ -22,6 +22,16 @@ impl Core {
                 return;
             }
         }
+        if self.may_start() {
+            self.let_keepers_stay_first();
+        }
+    }
+
+    /// Whoever keeps what is free from now on stays first, whatever comes back into the line before it.
+    fn let_keepers_stay_first(&mut self) {
+        for stage in [self.reserving(), self.reserving_cores()].into_iter().flatten() {
+            self.line.keep(stage, self.stages[stage.index()].demand);
+        }
     }
 
     /// Whether anything may start now.
@@ -39,9 +49,9 @@ impl Core {
         if open == 0 {
             return None;
         }
-        match self.line.first_for_lanes(u32::MAX) {
+        match self.line.first_for_lanes() {
             Some(head) if self.lanes.fits(self.stages[head.index()].demand) => Some(head),
-            Some(_) => self.line.first_for_lanes(self.lanes.spare()),
+            Some(_) => self.line.first_with_at_most(self.lanes.spare()),
             None => None,
         }
     }
@@ -54,7 +64,7 @@ impl Core {
     /// Jobs that will start next as things stand, at most `most`, each with the number of its try: what can be made
     /// ready for them while nothing else is to be done. A guess, not a promise.
     pub fn upcoming(&self, most: usize) -> impl Iterator<Item = (JobId, Attempt)> + '_ {
-        let stage = self.line.first_for_lanes(u32::MAX).or_else(|| self.line.first_for_cores());
+        let stage = self.line.first_for_lanes().or_else(|| self.line.first_for_cores());
         let queue = stage.filter(|_| self.may_start()).map(|stage| &self.stages[stage.index()].queue);
         let ready = queue.into_iter().flatten().filter(|job| self.phase(**job) == Phase::Ready);
         ready.take(most).map(|job| (*job, Attempt(self.jobs[job.index()].attempts + 1)))
@@ -62,8 +72,14 @@ impl Core {
 
     /// The stage that keeps free lanes for its first job, if one does.
     pub(crate) fn reserving(&self) -> Option<StageId> {
-        let head = self.line.first_for_lanes(u32::MAX)?;
-        (!self.lanes.fits(self.stages[head.index()].demand)).then_some(head)
+        let head = self.line.first_for_lanes()?;
+        (self.lanes.open() > 0 && !self.lanes.fits(self.stages[head.index()].demand)).then_some(head)
+    }
+
+    /// The stage that keeps free cores for its first job, if one does.
+    fn reserving_cores(&self) -> Option<StageId> {
+        let head = self.line.first_for_cores()?;
+        (self.lanes.cores() > 0 && !self.lanes.fits(self.stages[head.index()].demand)).then_some(head)
     }
 
     /// The stage's first ready job, out of its queue.
@@ -79,6 +95,7 @@ impl Core {
     fn start(&mut self, stage: StageId, job: JobId, effects: &mut Vec<Effect>) -> bool {
         let demand = self.stages[stage.index()].demand;
         let Some(lane) = self.lanes.take(job, demand) else { return false };
+        self.line.give_up_place(stage);
         let slot = &mut self.jobs[job.index()];
         slot.attempts += 1;
         let attempt = Attempt(slot.attempts);

@@ -162,7 +162,13 @@ impl Core {
         let earlier: u32 = earlier.map(|(slot, _)| slot.ready).sum();
         let queue = own.queue.iter().take_while(|other| **other != job);
         let queue = queue.filter(|other| self.phase(**other) == Phase::Ready).count();
-        earlier + u32::try_from(queue).unwrap_or(u32::MAX)
+        let queue = u32::try_from(queue).unwrap_or(u32::MAX);
+        match self.line.keeper(own.demand) {
+            // Only its first job goes before what comes earlier in the plan.
+            Some(keeper) if keeper == stage && queue == 0 => 0,
+            Some(keeper) if keeper > stage => earlier + queue + 1,
+            _ => earlier + queue,
+        }
     }
 }
 

@@ -1,8 +1,8 @@
 //! The few file operations whose order decides what survives a crash.
 
-use std::fs::File;
+use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, Write};
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
 /// The writer's view of the journal file. A trait so that tests can be a disk that fails.
@@ -45,7 +45,9 @@ pub(crate) fn write_whole<T>(
     temporary: &Path,
     fill: impl FnOnce(&mut BufWriter<File>) -> io::Result<T>,
 ) -> io::Result<T> {
-    let mut writer = BufWriter::with_capacity(1 << 16, File::create(temporary)?);
+    // A plan may hold tokens in its environment: for its owner only, whatever the directory allows.
+    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(temporary)?;
+    let mut writer = BufWriter::with_capacity(1 << 16, file);
     let value = fill(&mut writer)?;
     writer.flush()?;
     writer.get_ref().sync_all()?;

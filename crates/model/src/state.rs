@@ -1,6 +1,7 @@
 //! The state of a run, folded from its events. Resume, status and every view start from this; it decides nothing.
 
 use std::collections::HashMap;
+use std::num::NonZeroU64;
 
 use crate::{Attempt, Event, Failure, JobId, LaneId, Machine, Millis, Plan, Record};
 
@@ -40,6 +41,15 @@ pub struct JobState {
     pub attempts: u32,
     /// Failed tries that count against `retries`.
     pub failures: u32,
+    /// Unix time in milliseconds; so written because there may be a hundred thousand jobs.
+    retry_at: Option<NonZeroU64>,
+}
+
+impl JobState {
+    /// When the pause before its next try ends, Unix time; `None`: it is not between two tries.
+    pub fn retry_at(&self) -> Option<Millis> {
+        self.retry_at.map(|at| Millis(at.get()))
+    }
 }
 
 /// How many jobs stand where.
@@ -106,7 +116,7 @@ pub struct RunState {
 impl RunState {
     /// The state before the first event.
     pub fn new(plan: &Plan) -> Self {
-        let pending = JobState { status: JobStatus::Pending, attempts: 0, failures: 0 };
+        let pending = JobState { status: JobStatus::Pending, attempts: 0, failures: 0, retry_at: None };
         Self {
             jobs: vec![pending; plan.jobs.len()],
             counts: Counts {
@@ -149,6 +159,10 @@ impl RunState {
                 self.finished = false;
                 self.interrupted = None;
                 self.held = None;
+                // A new engine does not wait out the pauses of the last one.
+                for job in &mut self.jobs {
+                    job.retry_at = None;
+                }
             }
             Event::RunFinished { .. } => self.finished = true,
             Event::RunInterrupted { because } => self.interrupted = Some(because.clone()),
@@ -166,6 +180,7 @@ impl RunState {
     fn apply_to_job(&mut self, id: JobId, time: Millis, event: &Event) {
         let job = &mut self.jobs[id.index()];
         *self.counts.slot(&job.status) -= 1;
+        job.retry_at = None;
         match event {
             Event::JobStarted { attempt, lane, pid, .. } => {
                 job.attempts = job.attempts.max(attempt.0);
@@ -184,7 +199,11 @@ impl RunState {
                     job.status = JobStatus::Pending;
                 }
             }
-            Event::JobRetrying { .. } => job.status = JobStatus::Pending,
+            Event::JobRetrying { delay, .. } => {
+                job.status = JobStatus::Pending;
+                let delay = Some(pause(*delay)).filter(|delay| *delay > Millis(0));
+                job.retry_at = delay.and_then(|delay| NonZeroU64::new(time.after(delay).0));
+            }
             Event::JobRequeued { .. } => {
                 job.failures = 0;
                 job.status = JobStatus::Pending;
@@ -198,5 +217,59 @@ impl RunState {
     /// The attempt number a job's next try gets.
     pub fn next_attempt(&self, id: JobId) -> Attempt {
         Attempt(self.job(id).attempts + 1)
+    }
+}
+
+/// Seconds of an event as a duration. What no engine writes (less than nothing, not a number) is no pause.
+#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+fn pause(seconds: f64) -> Millis {
+    // A cast from floating point saturates, and makes 0 of what is not a number.
+    Millis((seconds * 1000.0).round() as u64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{RunSettings, Stage};
+
+    fn state() -> RunState {
+        let stage = Stage { jobs: 0..1, ..Stage::named("train") };
+        let job = crate::Job {
+            stage: crate::StageId(0),
+            name: "0".into(),
+            config: crate::Config::default(),
+            source: None,
+        };
+        let run = RunSettings::default();
+        RunState::new(&Plan { format: 1, name: "test".into(), run, stages: vec![stage], jobs: vec![job] })
+    }
+
+    fn apply(state: &mut RunState, time: u64, event: Event) {
+        state.apply(&Record { seq: state.last_seq + 1, time: Millis(time), event });
+    }
+
+    fn retrying(delay: f64) -> Event {
+        Event::JobRetrying { job: "train/0".into(), attempt: Attempt(2), delay }
+    }
+
+    #[test]
+    fn a_pause_before_a_try_is_known_until_the_try() {
+        let mut state = state();
+        apply(&mut state, 5000, retrying(30.5));
+        assert_eq!(state.jobs[0].retry_at(), Some(Millis(35_500)));
+        let gpus = vec![];
+        let started =
+            Event::JobStarted { job: "train/0".into(), attempt: Attempt(2), lane: LaneId(0), gpus, pid: 1 };
+        apply(&mut state, 35_501, started);
+        assert_eq!(state.jobs[0].retry_at(), None);
+    }
+
+    #[test]
+    fn no_pause_and_nonsense_are_none() {
+        let mut state = state();
+        for delay in [0.0, -3.0, f64::NAN] {
+            apply(&mut state, 5000, retrying(delay));
+            assert_eq!(state.jobs[0].retry_at(), None, "{delay}");
+        }
     }
 }

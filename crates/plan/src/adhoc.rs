@@ -45,6 +45,9 @@ pub struct Override {
     pub value: String,
 }
 
+/// How such a line begins.
+const START: &str = "gpulane run";
+
 /// The only stage of such a plan.
 const STAGE: &str = "run";
 
@@ -88,6 +91,16 @@ fn read(input: &AdHoc, line: &Line, problems: &mut Problems<'_>) -> RawPlan {
         .filter(|(name, at)| names::check(name, "plan", &(*at..*at + name.len()), problems));
     let stage = RawStage { name: Some(Placed::new(STAGE.to_owned(), whole.clone())), span: whole, settings };
     RawPlan { name: name.map(|(name, _)| name.clone()), stages: vec![stage] }
+}
+
+/// Where the program of this command stands in a text that is such a command line; `None` if the text is none.
+pub(crate) fn program_place(text: &str, command: &[String]) -> Option<Span> {
+    let line = Line::of(&AdHoc { command: command.to_vec(), ..AdHoc::default() });
+    // The command ends the line, whatever flags stand before it.
+    let end = line.text.strip_prefix(START)?;
+    let before = text.starts_with(START).then(|| text.strip_suffix(end))??;
+    let at = before.len() + line.command.first()? - START.len();
+    Some(at..at + command.first()?.len())
 }
 
 fn text(arg: &str, at: usize) -> Text {
@@ -151,7 +164,7 @@ struct Line {
 
 impl Line {
     fn of(input: &AdHoc) -> Self {
-        let mut line = Self { text: "gpulane run".to_owned(), ..Self::default() };
+        let mut line = Self { text: START.to_owned(), ..Self::default() };
         line.sweeps = input.sweeps.iter().map(|sweep| line.flag("-s", sweep)).collect();
         line.zips = input.zips.iter().map(|zip| line.flag("--zip", zip)).collect();
         line.overrides = input.overrides.iter().map(|given| line.flag(&given.flag, &given.value)).collect();

@@ -21,7 +21,7 @@ pub(crate) struct Text {
 }
 
 impl Text {
-    fn read(node: &Node<'_>, value: &str, source: &str) -> Self {
+    pub(crate) fn read(node: &Node<'_>, value: &str, source: &str) -> Self {
         let span = node.span();
         let verbatim = source.get(span.clone()).and_then(|raw| {
             let at = raw.find(value)?;

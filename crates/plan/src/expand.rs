@@ -189,7 +189,7 @@ fn turn(
             break;
         }
     }
-    excluder.report_idle(&matrix.excludes, problems);
+    excluder.report_idle(matrix, problems);
     points
 }
 
@@ -273,15 +273,26 @@ impl Excluder {
         excluded
     }
 
-    fn report_idle(&self, excludes: &[Exclude], problems: &mut Problems<'_>) {
-        for (exclude, used) in excludes.iter().zip(&self.used) {
+    fn report_idle(&self, matrix: &Matrix, problems: &mut Problems<'_>) {
+        for (exclude, used) in matrix.excludes.iter().zip(&self.used) {
             if !used {
+                let help = misspelt(exclude, matrix, problems);
                 problems
                     .warning(&exclude.span, "this `exclude` removes nothing")
-                    .label("no point of the matrix has these values");
+                    .label("no point of the matrix has these values")
+                    .maybe_help(help);
             }
         }
     }
+}
+
+/// The right word for one that its axis does not have.
+fn misspelt(exclude: &Exclude, matrix: &Matrix, problems: &mut Problems<'_>) -> Option<String> {
+    exclude.wanted.iter().find_map(|(axis, value)| {
+        let values = || matrix.axes[*axis].values.iter().filter_map(|value| value.value.as_str());
+        let word = value.as_str().filter(|word| !values().any(|value| value == *word))?;
+        problems.nearest.find(word, values()).map(|meant| format!("did you mean {meant:?}?"))
+    })
 }
 
 /// A value's text, such that 1 and 1.0 are equal.

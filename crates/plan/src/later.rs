@@ -61,10 +61,21 @@ fn hang_table(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Hang> {
 const ACTIONS: [(&str, HangAction); 3] =
     [("retry", HangAction::Retry), ("fail", HangAction::Fail), ("warn", HangAction::Warn)];
 
-/// One of a few words.
+/// One of these words.
 pub(crate) fn one_of<T: Copy>(
     key: &str,
     words: &[(&str, T)],
+    node: &Node<'_>,
+    problems: &mut Problems<'_>,
+) -> Option<T> {
+    one_of_or(key, words, "", node, problems)
+}
+
+/// One of these words, where the caller has seen that it is not what else the key takes; `other` says what that is.
+pub(crate) fn one_of_or<T: Copy>(
+    key: &str,
+    words: &[(&str, T)],
+    other: &str,
     node: &Node<'_>,
     problems: &mut Problems<'_>,
 ) -> Option<T> {
@@ -83,7 +94,11 @@ pub(crate) fn one_of<T: Copy>(
                 crate::nearest::did_you_mean(meant)
             ),
         )
-        .help(format!("one of {}", all.join(", ")));
+        .help(if other.is_empty() {
+            format!("one of {}", all.join(", "))
+        } else {
+            format!("one of {}, or {other}", all.join(", "))
+        });
     None
 }
 

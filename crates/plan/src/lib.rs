@@ -1,8 +1,8 @@
 //! TOML or a command line to a checked plan, or every mistake with its place.
 //!
 //! The rooms form a line: `document` parses and reads the keys of each stage (`settings`), `resolve` finds
-//! what stages mean by each other (`references`), makes the points (`expand`) and checks placeholders. Nothing
-//! here reads files, starts anything or prints.
+//! what stages mean by each other (`references`), makes the points (`expand`) and checks placeholders. `programs` shows
+//! where a plan names a program that somebody else could not find. Nothing here reads files, starts anything or prints.
 //!
 //! # What a plan means where CONTRACT leaves it open
 //!
@@ -31,6 +31,7 @@ mod nearest;
 mod parse;
 mod placeholders;
 mod problems;
+mod programs;
 mod reader;
 mod references;
 mod render;
@@ -44,6 +45,7 @@ use gpulane_model::RunSettings;
 
 pub use adhoc::{AdHoc, Override, adhoc};
 pub use diagnostic::{Diagnostic, Outcome, Severity};
+pub use programs::{missing_program, not_executable, not_there_yet};
 pub use render::render;
 pub use source::Source;
 

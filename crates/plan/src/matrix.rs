@@ -4,7 +4,7 @@
 use std::collections::HashMap;
 
 use serde_json::Value;
-use toml::de::DeValue;
+use toml::de::{DeArray, DeValue};
 
 use crate::diagnostic::Span;
 use crate::entries::{self, Entries};
@@ -21,6 +21,8 @@ pub(crate) struct Axis {
     pub(crate) key: String,
     pub(crate) span: Span,
     pub(crate) values: Vec<Placed<Value>>,
+    /// All its values could be read, so their number is the one that was meant.
+    pub(crate) whole: bool,
 }
 
 /// Points to leave out: those with all these values.
@@ -93,7 +95,7 @@ impl Matrix {
     }
 
     fn read_axis(&mut self, key: &str, span: Span, node: &Node<'_>, problems: &mut Problems<'_>) {
-        let mut axis = Axis { key: key.to_owned(), span, values: Vec::new() };
+        let mut axis = Axis { key: key.to_owned(), span, values: Vec::new(), whole: true };
         let mut sound = entries::check_key(key, &axis.span, problems);
         match node.get_ref() {
             _ if is_damage(node) => sound = false,
@@ -118,6 +120,8 @@ impl Matrix {
             }
         }
         self.flawed |= !sound;
+        axis.whole = sound;
+        exception_misspelt(&axis, problems);
         self.push(axis);
     }
 
@@ -139,6 +143,14 @@ impl Matrix {
             self.flawed = true;
             return;
         };
+        if let Some(keys) = bare_keys(groups) {
+            problems
+                .error(&node.span(), "`zip` must be a list of lists of keys, not a list of keys")
+                .label("each inner list goes in step")
+                .help(format!("write `zip = [{keys}]`"));
+            self.flawed = true;
+            return;
+        }
         for group in groups {
             let DeValue::Array(items) = group.get_ref() else {
                 wrong_kind("zip", "a list of lists of keys", group, problems).help(HELP);
@@ -156,25 +168,18 @@ impl Matrix {
     /// Makes these axes go in step.
     pub(crate) fn pair(&mut self, names: &[Placed<String>], span: &Span, problems: &mut Problems<'_>) {
         let mut group: Vec<usize> = Vec::new();
+        // Also one that belongs to another group: what differs from it is wrong all the same.
+        let mut first = None;
         for name in names {
             let Some(axis) = self.known_axis(&name.value, &name.span, "zip", problems) else { continue };
+            let first = &self.axes[*first.get_or_insert(axis)];
+            self.flawed |= lengths_differ(first, &self.axes[axis], &name.span, problems);
             if std::mem::replace(&mut self.paired[axis], true) {
                 problems
                     .error(&name.span, format!("`{}` is paired twice", name.value))
                     .help("a key goes in step with one group only");
                 self.flawed = true;
                 continue;
-            }
-            if let Some(first) = group.first().map(|first| &self.axes[*first]) {
-                let (have, want) = (self.axes[axis].values.len(), first.values.len());
-                if have != want && !self.flawed {
-                    let message = format!(
-                        "cannot pair `{}` with `{}`: {want} and {have} values",
-                        first.key, name.value
-                    );
-                    problems.error(&name.span, message).label("paired lists must be equally long");
-                    self.flawed = true;
-                }
             }
             group.push(axis);
         }
@@ -293,6 +298,50 @@ impl Matrix {
         // A pair of which no key exists.
         groups.retain(|group| !group.is_empty());
         groups
+    }
+}
+
+/// Reports two keys that cannot go in step.
+fn lengths_differ(first: &Axis, other: &Axis, span: &Span, problems: &mut Problems<'_>) -> bool {
+    let (want, have) = (first.values.len(), other.values.len());
+    if have == want || !first.whole || !other.whole {
+        return false;
+    }
+    problems
+        .error(span, format!("cannot pair `{}` with `{}`: {want} and {have} values", first.key, other.key))
+        .label("paired lists must be equally long");
+    true
+}
+
+/// `["lr", "seed"]` as it would stand inside the list it lacks, if the items of a `zip` are plain keys.
+fn bare_keys(items: &DeArray<'_>) -> Option<String> {
+    let keys: Option<Vec<String>> = items
+        .iter()
+        .map(|item| item.get_ref().as_str().map(|key| format!("{:?}", keys::shown(key))))
+        .collect();
+    keys.filter(|keys| !keys.is_empty()).map(|keys| format!("[{}]", keys.join(", ")))
+}
+
+/// A key that looks like `exclude` and holds what `exclude` holds. It may be meant as it stands, so this is a doubt.
+fn exception_misspelt(axis: &Axis, problems: &mut Problems<'_>) {
+    let all =
+        |is: fn(&Value) -> bool| !axis.values.is_empty() && axis.values.iter().all(|value| is(&value.value));
+    let candidates: &[&'static str] = if all(Value::is_object) {
+        &["exclude", "include"]
+    } else if all(Value::is_array) {
+        &["zip"]
+    } else {
+        return;
+    };
+    if let Some(meant) = problems.nearest.find(&axis.key, candidates.iter().copied()) {
+        let shown = keys::shown(&axis.key);
+        problems
+            .warning(
+                &axis.span,
+                format!("`{shown}` becomes a key of the configs{}", did_you_mean(Some(meant))),
+            )
+            .label("taken as one more list of values")
+            .help(format!("write `{meant}` instead of `{shown}`"));
     }
 }
 

@@ -31,6 +31,17 @@ impl Nearest {
         word: &str,
         candidates: impl IntoIterator<Item = &'c str>,
     ) -> Option<&'c str> {
+        self.find_above(0.6, word, candidates)
+    }
+
+    /// The same, with the similarity that counts as near: the more candidates there are, the likelier one of them is
+    /// near by chance.
+    pub(crate) fn find_above<'c>(
+        &mut self,
+        least: f64,
+        word: &str,
+        candidates: impl IntoIterator<Item = &'c str>,
+    ) -> Option<&'c str> {
         if word.is_empty() || word.len() > LONGEST {
             return None;
         }
@@ -51,7 +62,7 @@ impl Nearest {
                 best = Some((score, candidate));
             }
         }
-        best.filter(|(score, _)| *score > 0.6).map(|(_, candidate)| candidate)
+        best.filter(|(score, _)| *score > least).map(|(_, candidate)| candidate)
     }
 }
 

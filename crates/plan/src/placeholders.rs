@@ -93,7 +93,11 @@ fn unknown(
             format!("unknown placeholder `{{{name}}}`{}", did_you_mean(meant)),
         )
         .label("no such config key or placeholder")
-        .help(format!("{remedy}; write `{{{{{name}}}}}` for the text itself"));
+        .help(if text.value[..at].ends_with('$') {
+            format!("{remedy}; write `${name}` or `${{{{{name}}}}}` for a variable of the shell")
+        } else {
+            format!("{remedy}; write `{{{{{name}}}}}` for the text itself")
+        });
 }
 
 fn known_here(fillings: &Fillings<'_>, keys: &KeyUse) -> String {

@@ -129,18 +129,21 @@ pub(crate) fn count(
     problems: &mut Problems<'_>,
 ) -> Option<u32> {
     let DeValue::Integer(written) = node.get_ref() else {
-        let help = as_count(node.get_ref()).map(|number| problems.assignment(key, &number.to_string()));
-        wrong_kind(key, expected, node, problems).maybe_help(help.map(|right| format!("write {right}")));
+        let help = match as_count(node.get_ref()) {
+            Some(number) => format!("write {}", problems.assignment(key, &number.to_string())),
+            None => format!("write for example {}", problems.assignment(key, "2")),
+        };
+        wrong_kind(key, expected, node, problems).help(help);
         return None;
     };
     let number = integer(node.get_ref()).and_then(|number| u32::try_from(number).ok());
     if let Some(number) = number.filter(|number| bounds.contains(number)) {
         return Some(number);
     }
-    let message = if written.as_str().starts_with('-') {
-        format!("`{key}` must not be negative")
-    } else if number.is_some_and(|number| number < *bounds.start()) {
-        format!("`{key}` must be at least {}", bounds.start())
+    let too_small =
+        written.as_str().starts_with('-') || number.is_some_and(|number| number < *bounds.start());
+    let message = if too_small {
+        format!("`{key}` must be {} or more", bounds.start())
     } else {
         format!("`{key}` must be at most {}", bounds.end())
     };

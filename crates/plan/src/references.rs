@@ -1,6 +1,6 @@
 //! Which stage means which: unique names, `after` and `foreach` turned into ids, and no circle among them.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use gpulane_model::StageId;
 
@@ -24,28 +24,45 @@ pub(crate) struct References {
 
 /// The references of every stage, in order.
 pub(crate) fn resolve(stages: &[RawStage], problems: &mut Problems<'_>) -> Vec<References> {
-    let ids = unique_names(stages, problems);
-    let references: Vec<References> = stages.iter().map(|stage| of_stage(stage, &ids, problems)).collect();
+    let names = Names::of(stages, problems);
+    let references: Vec<References> = stages.iter().map(|stage| of_stage(stage, &names, problems)).collect();
     report_cycles(stages, &references, problems);
     references
 }
 
-fn unique_names<'r>(stages: &'r [RawStage], problems: &mut Problems<'_>) -> HashMap<&'r str, usize> {
-    let mut ids: HashMap<&str, usize> = HashMap::with_capacity(stages.len());
-    for (index, stage) in stages.iter().enumerate() {
-        let Some(name) = &stage.name else { continue };
-        if ids.contains_key(name.value.as_str()) {
-            problems
-                .error(&name.span, format!("two stages are named `{}`", name.value))
-                .label("this name is taken by an earlier stage");
-        } else {
-            ids.insert(&name.value, index);
-        }
-    }
-    ids
+/// The stages by name.
+struct Names<'r> {
+    /// The first stage of each name.
+    ids: HashMap<&'r str, usize>,
+    /// Names that several stages have: there another one can be meant.
+    shared: HashSet<&'r str>,
 }
 
-fn of_stage(stage: &RawStage, ids: &HashMap<&str, usize>, problems: &mut Problems<'_>) -> References {
+impl<'r> Names<'r> {
+    fn of(stages: &'r [RawStage], problems: &mut Problems<'_>) -> Self {
+        let mut names = Self { ids: HashMap::with_capacity(stages.len()), shared: HashSet::new() };
+        for (index, stage) in stages.iter().enumerate() {
+            let Some(name) = &stage.name else { continue };
+            if names.ids.contains_key(name.value.as_str()) {
+                names.shared.insert(&name.value);
+                problems
+                    .error(&name.span, format!("two stages are named `{}`", name.value))
+                    .label("this name is taken by an earlier stage");
+            } else {
+                names.ids.insert(&name.value, index);
+            }
+        }
+        names
+    }
+
+    /// The names of the stages that the stage of this name can refer to.
+    fn others(&self, own: Option<&str>) -> impl Iterator<Item = &'r str> {
+        let own = own.filter(|own| !self.shared.contains(own));
+        self.ids.keys().copied().filter(move |name| Some(*name) != own)
+    }
+}
+
+fn of_stage(stage: &RawStage, names: &Names<'_>, problems: &mut Problems<'_>) -> References {
     let mut references = References::default();
     let own = stage.name.as_ref().map(|name| name.value.as_str());
     let settings = &stage.settings;
@@ -53,7 +70,7 @@ fn of_stage(stage: &RawStage, ids: &HashMap<&str, usize>, problems: &mut Problem
         if settings.inherited.after && own == Some(&target.value) {
             continue;
         }
-        let Some(id) = find("after", target, own, ids, problems) else { continue };
+        let Some(id) = find("after", target, own, names, problems) else { continue };
         if !references.after.contains(&id) {
             references.after.push(id);
             references.spans.push((id, target.span.clone()));
@@ -62,7 +79,7 @@ fn of_stage(stage: &RawStage, ids: &HashMap<&str, usize>, problems: &mut Problem
     if let Some(target) = &settings.foreach
         && !(settings.inherited.foreach && own == Some(&target.value))
     {
-        references.foreach = find("foreach", target, own, ids, problems);
+        references.foreach = find("foreach", target, own, names, problems);
         references.lost = references.foreach.is_none();
         references.spans.extend(references.foreach.map(|id| (id, target.span.clone())));
     }
@@ -73,7 +90,7 @@ fn find(
     key: &str,
     target: &Placed<String>,
     own: Option<&str>,
-    ids: &HashMap<&str, usize>,
+    names: &Names<'_>,
     problems: &mut Problems<'_>,
 ) -> Option<StageId> {
     if own == Some(&target.value) {
@@ -82,13 +99,12 @@ fn find(
             .label("a stage cannot wait for itself");
         return None;
     }
-    let found = ids.get(target.value.as_str()).map(|index| StageId::at(*index));
+    let found = names.ids.get(target.value.as_str()).map(|index| StageId::at(*index));
     if found.is_none() && problems.surely_unknown(&target.value) {
-        let others = ids.keys().copied().filter(|name| Some(*name) != own);
-        let meant = problems.nearest.find(&target.value, others);
+        let meant = problems.nearest.find(&target.value, names.others(own));
         let help = match meant {
             Some(name) => format!("write \"{name}\""),
-            None => other_stages(own, ids),
+            None => other_stages(own, names),
         };
         let shown = keys::shown(&target.value);
         problems
@@ -99,9 +115,9 @@ fn find(
     found
 }
 
-fn other_stages(own: Option<&str>, ids: &HashMap<&str, usize>) -> String {
+fn other_stages(own: Option<&str>, names: &Names<'_>) -> String {
     const SHOWN: usize = 20;
-    let mut known: Vec<&str> = ids.keys().copied().filter(|name| Some(*name) != own).collect();
+    let mut known: Vec<&str> = names.others(own).collect();
     if known.is_empty() {
         return "there is no other stage".to_owned();
     }

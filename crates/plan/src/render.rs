@@ -11,7 +11,8 @@ use crate::source::{BOM, Source, floor};
 /// Most diagnostics shown: the rest is counted.
 const MOST_SHOWN: usize = 50;
 
-/// All diagnostics as text for a terminal, errors first, then by position. Past fifty, only their number.
+/// All diagnostics as text for a terminal, errors first, then by position. Past fifty, only their number. The
+/// number of mistakes comes last, if there are several.
 pub fn render(source: &Source, diagnostics: &[Diagnostic], color: bool) -> String {
     let renderer = if color { Renderer::styled() } else { Renderer::plain() };
     let mut sorted: Vec<&Diagnostic> = diagnostics.iter().collect();
@@ -28,6 +29,10 @@ pub fn render(source: &Source, diagnostics: &[Diagnostic], color: bool) -> Strin
         let errors = left.iter().filter(|diagnostic| diagnostic.severity == Severity::Error).count();
         let kinds = if errors == left.len() { String::new() } else { format!(" ({errors} of them errors)") };
         _ = write!(text, "… and {} more{kinds}\n\n", left.len());
+    }
+    let mistakes = sorted.iter().filter(|diagnostic| diagnostic.severity == Severity::Error).count();
+    if mistakes > 1 {
+        _ = write!(text, "{mistakes} mistakes");
     }
     text.truncate(text.trim_end().len());
     if !text.is_empty() {

@@ -5,7 +5,7 @@ use std::collections::HashMap;
 use gpulane_model::{Job, JobId, PLAN_FORMAT, Plan, RunSettings, StageId};
 
 use crate::document::{RawPlan, RawStage};
-use crate::entries::Point;
+use crate::entries::{KeyUse, Point};
 use crate::expand::{Budget, Expansion, expand};
 use crate::placeholders::{self, Fillings};
 use crate::problems::Problems;
@@ -25,11 +25,17 @@ pub(crate) fn resolve(
         check_stage(stage, problems);
     }
     let expansions = expand_all(&stages, &references, problems);
-    for ((stage, references), expansion) in stages.iter().zip(&references).zip(&expansions) {
+    let lost: Vec<bool> =
+        stages.iter().zip(&references).map(|(stage, found)| found.lost || is_lost(stage)).collect();
+    let anywhere = if lost.contains(&true) { keys_anywhere(&stages, &expansions) } else { None };
+    for (index, (stage, expansion)) in stages.iter().zip(&expansions).enumerate() {
         let fillings = Fillings {
-            keys: expansion.as_ref().map(|expansion| &expansion.keys),
+            keys: match expansion {
+                Some(expansion) => Some(&expansion.keys),
+                None => anywhere.as_ref().filter(|_| lost[index]),
+            },
             points: expansion.as_ref().map_or(&[], |expansion| &expansion.points),
-            has_input: references.foreach.is_some() || references.lost || is_lost(stage),
+            has_input: references[index].foreach.is_some() || lost[index],
         };
         placeholders::check(stage, &fillings, problems);
     }
@@ -37,6 +43,26 @@ pub(crate) fn resolve(
         return None;
     }
     Some(lay_out(name.unwrap_or(fallback), run, &stages, references, expansions))
+}
+
+/// The keys that some stage's jobs have: a `foreach` that names no stage must have meant one of these stages, so what none
+/// of them has is wrong in any case. `None` if the keys of a stage are unknown, or there is none to be meant.
+fn keys_anywhere(stages: &[RawStage], expansions: &[Option<Expansion>]) -> Option<KeyUse> {
+    let mut keys = KeyUse::default();
+    let mut found = false;
+    for (stage, expansion) in stages.iter().zip(expansions) {
+        match expansion {
+            Some(expansion) => {
+                found = true;
+                for key in expansion.keys.counts.keys() {
+                    keys.counts.entry(key.clone()).or_insert(1);
+                }
+            }
+            None if stage.settings.has_any(&["foreach"]) => {}
+            None => return None,
+        }
+    }
+    found.then_some(keys)
 }
 
 /// What is wrong with a stage by itself.

@@ -10,7 +10,7 @@ use toml::de::DeValue;
 use crate::command::{self, Command, Text};
 use crate::diagnostic::Span;
 use crate::entries::{self, Entries};
-use crate::later::{self, one_of};
+use crate::later::{self, one_of_or};
 use crate::matrix::{self, Matrix};
 use crate::problems::Problems;
 use crate::reader::{Limit, Node, Placed, boolean, count, duration, is_damage, text, texts, wrong_kind};
@@ -231,6 +231,7 @@ impl Settings {
 
 fn memory(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Memory> {
     const EXPECTED: &str = "\"auto\", \"exclusive\" or a size such as \"6GiB\"";
+    const WORDS: [(&str, Memory); 2] = [("exclusive", Memory::Exclusive), ("auto", Memory::Auto)];
     let span = node.span();
     let written = match node.get_ref() {
         DeValue::String(written) => written.trim(),
@@ -249,8 +250,7 @@ fn memory(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Memory> {
         }
     };
     if !written.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-' | '+')) {
-        let memory =
-            one_of("memory", &[("exclusive", Memory::Exclusive), ("auto", Memory::Auto)], node, problems)?;
+        let memory = one_of_or("memory", &WORDS, "a size such as \"6GiB\"", node, problems)?;
         if memory == Memory::Auto {
             problems.not_yet("`memory = \"auto\"`", &span);
         }
@@ -277,7 +277,7 @@ fn memory(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Memory> {
 fn cpus(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Cpus> {
     match node.get_ref() {
         DeValue::String(text) if text.trim().parse::<u32>().is_err() => {
-            one_of("cpus", &[("auto", Cpus::Auto)], node, problems)
+            one_of_or("cpus", &[("auto", Cpus::Auto)], "a number such as 4", node, problems)
         }
         _ => count("cpus", "\"auto\" or a number of threads", 1..=65_536, node, problems).map(Cpus::Count),
     }

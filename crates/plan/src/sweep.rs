@@ -30,11 +30,12 @@ pub(crate) fn read(sweep: &str, start: usize, matrix: &mut Matrix, problems: &mu
     let span = start..start + key.len();
     let mut sound = check_key(key, &span, problems);
     let first = start + key.len() + 1;
-    let mut axis = Axis { key: key.to_owned(), span: span.clone(), values: Vec::new() };
+    let mut axis = Axis { key: key.to_owned(), span: span.clone(), values: Vec::new(), whole: true };
     for (at, element) in elements(values) {
         sound &= read_element(element, first + at, &mut axis.values, problems);
     }
     matrix.flawed |= !sound;
+    axis.whole = sound;
     if !matrix.push(axis) {
         matrix.flawed = true;
         problems

@@ -151,14 +151,20 @@ fn commands_are_lists() {
 #[test]
 fn numbers_and_units_are_checked() {
     assert_stage_errors(&[
-        ("gpus = -1", "4:8 `gpus` must not be negative"),
+        ("gpus = -1", "4:8 `gpus` must be 0 or more"),
         ("gpus = \"2\"", "4:8 `gpus` must be a whole number, not a string | write `gpus = 2`"),
         ("gpus = 2.0", "4:8 `gpus` must be a whole number, not a float | write `gpus = 2`"),
         ("gpus = 99999999999999999999999", "4:8 `gpus` must be at most 1024"),
-        ("gpus = true", "4:8 `gpus` must be a whole number, not a boolean"),
-        ("cpus = 0", "4:8 `cpus` must be at least 1"),
-        ("cpus = \"atuo\"", "4:8 `cpus` cannot be `atuo`, did you mean `auto`? | one of \"auto\""),
-        ("max_failures = 0", "4:16 `max_failures` must be at least 1"),
+        ("gpus = true", "4:8 `gpus` must be a whole number, not a boolean | write for example `gpus = 2`"),
+        ("gpus = \"two\"", "4:8 `gpus` must be a whole number, not a string | write for example `gpus = 2`"),
+        ("gpus = 1.5", "4:8 `gpus` must be a whole number, not a float | write for example `gpus = 2`"),
+        ("parallel = -1", "4:12 `parallel` must be 0 or more"),
+        ("cpus = 0", "4:8 `cpus` must be 1 or more"),
+        (
+            "cpus = \"atuo\"",
+            "4:8 `cpus` cannot be `atuo`, did you mean `auto`? | one of \"auto\", or a number such as 4",
+        ),
+        ("max_failures = 0", "4:16 `max_failures` must be 1 or more"),
         ("timeout = 3600", "4:11 `timeout` needs a unit | if seconds are meant, write `timeout = \"1h\"`"),
         ("timeout = 1.5", "4:11 `timeout` needs a unit | write for example `timeout = \"2h 30m\"`"),
         (
@@ -182,11 +188,15 @@ fn numbers_and_units_are_checked() {
         ),
         (
             "memory = \"exclusiv\"",
-            "4:10 `memory` cannot be `exclusiv`, did you mean `exclusive`? | one of \"exclusive\", \"auto\"",
+            "4:10 `memory` cannot be `exclusiv`, did you mean `exclusive`? | one of \"exclusive\", \"auto\", or a size such as \"6GiB\"",
+        ),
+        (
+            "memory = \"lots\"",
+            "4:10 `memory` cannot be `lots` | one of \"exclusive\", \"auto\", or a size such as \"6GiB\"",
         ),
         ("mps = \"yes\"", "4:7 `mps` must be `true` or `false`, not a string"),
         ("standbys = \"on\"", "4:12 `standbys` cannot be `on` | one of \"auto\", \"off\""),
-        ("start_gate = 0", "4:14 `start_gate` must be at least 1"),
+        ("start_gate = 0", "4:14 `start_gate` must be 1 or more"),
     ]);
 }
 

@@ -19,6 +19,17 @@ fn all_mistakes_come_at_once_errors_first() {
 }
 
 #[test]
+fn a_lost_foreach_hides_no_placeholder_that_is_wrong_in_any_case() {
+    let text = "[[stage]]\nname = \"train\"\ncommand = [\"x\"]\nmatrix = { lr = [1] }\n[[stage]]\nname = \"e\"\nforeach = \"trian\"\n\
+                command = [\"y\", \"{inptu}\", \"{LR}\", \"{lr}\", \"{input}\"]\nenv = { B = \"{nope}\" }\n";
+    let found = summary(text);
+    let wrong: Vec<&str> = found.iter().map(|line| line.split('`').nth(1).unwrap()).collect();
+    assert_eq!(wrong, ["foreach", "{inptu}", "{LR}", "{nope}"], "{found:#?}");
+    let alone = summary("[[stage]]\nname = \"e\"\nforeach = \"trian\"\ncommand = [\"y\", \"{lr}\"]\n");
+    assert_eq!(alone.len(), 1, "{alone:#?}");
+}
+
+#[test]
 fn what_follows_from_a_syntax_error_is_not_told() {
     let text = "[[stage]]\nname = \"s\"\ncommand = [\"x\", \"{lr}\", \"{nowhere}\"]\ngpuss = 1\n[stage.matrix]\nlr = [1, 2\n";
     let found = summary(text);
@@ -58,6 +69,8 @@ error: unknown placeholder `{lrr}`, did you mean `lr`?
   |                 ^^^^^ no such config key or placeholder
   |
   = help: write `{lr}`; write `{{lrr}}` for the text itself
+
+2 mistakes
 ";
     assert_eq!(render(&source, &outcome.diagnostics, false), expected);
     assert!(render(&source, &outcome.diagnostics, true).contains("\u{1b}["));
@@ -71,7 +84,7 @@ fn a_report_shows_fifty_and_counts_the_rest() {
     let report = render(&source(&text), &outcome.diagnostics, false);
     assert_eq!(outcome.diagnostics.len(), 70);
     assert_eq!(report.matches("error:").count(), 50);
-    assert!(report.ends_with("… and 20 more\n"));
+    assert!(report.ends_with("… and 20 more\n\n70 mistakes\n"));
 }
 
 #[test]

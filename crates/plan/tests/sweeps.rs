@@ -83,7 +83,7 @@ fn wrong_flags_are_answered_with_flags() {
         with("--timeout", "timeout", "3600"),
         ["error 1:23 `timeout` needs a unit | if seconds are meant, write `--timeout 1h`"]
     );
-    assert_eq!(with("--cpus", "cpus", "0"), ["error 1:20 `cpus` must be at least 1"]);
+    assert_eq!(with("--cpus", "cpus", "0"), ["error 1:20 `cpus` must be 1 or more"]);
     assert_eq!(with("--memory", "memory", "6"), ["error 1:22 `memory` needs a unit | write `--memory 6GiB`"]);
 }
 

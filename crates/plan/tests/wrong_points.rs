@@ -24,9 +24,13 @@ fn assert_stage_errors(table: &[(&str, &str)]) {
     }
 }
 
+/// The same, with these lines in its matrix. They begin on line 5.
+fn matrix(lines: &str) -> String {
+    stage(&format!("[stage.matrix]\n{lines}"))
+}
+
 #[test]
 fn a_matrix_is_made_of_lists() {
-    let matrix = |lines: &str| stage(&format!("[stage.matrix]\n{lines}"));
     let table = [
         ("lr = 0.1", "5:6 `lr` must be a list of values, not a float | write `lr = [0.1]`"),
         ("lr = []", "5:6 `lr` has no values"),
@@ -71,7 +75,7 @@ fn a_matrix_is_made_of_lists() {
         ),
         (
             "a = [1]\nb = [1]\nzip = [\"a\", \"b\"]",
-            "7:8 `zip` must be a list of lists of keys, not a string | write `zip = [[\"lr\", \"wd\"]]`: a list of lists of keys",
+            "7:7 `zip` must be a list of lists of keys, not a list of keys | write `zip = [[\"a\", \"b\"]]`",
         ),
         (
             "a = [1]\nb = [1]\nzip = [[\"a\", \"b\"], [\"a\", \"b\"]]",
@@ -103,6 +107,46 @@ fn a_matrix_is_made_of_lists() {
     assert_eq!(
         summary(&matrix("lr = [1, 2]\nexclude = [{ lr = 3 }]")),
         ["warning 6:12 this `exclude` removes nothing"]
+    );
+}
+
+#[test]
+fn one_wrong_pair_does_not_hide_another() {
+    let found = summary(&matrix("lr = [1, 2]\nw = [1]\nzip = [[\"foo\", \"lr\"], [\"lr\", \"w\"]]"));
+    let has = |what: &str| found.iter().any(|line| line.contains(what));
+    assert!(has("`zip` names `foo`") && has("`lr` is paired twice"), "{found:#?}");
+    assert!(has("cannot pair `lr` with `w`: 2 and 1 values"), "{found:#?}");
+    let found = summary(&matrix("lr = [1, 2]\nw = [1]\nbad = 3\nzip = [[\"w\", \"lr\"], [\"foo\", \"lr\"]]"));
+    assert!(
+        found.iter().any(|line| line.contains("cannot pair `w` with `lr`: 1 and 2 values")),
+        "{found:#?}"
+    );
+    let unread = summary(&matrix("lr = [1, nan]\nw = [1]\nzip = [[\"w\", \"lr\"]]"));
+    assert_eq!(unread.len(), 1, "{unread:#?}");
+}
+
+#[test]
+fn misspelt_exceptions_get_the_right_word() {
+    assert_eq!(
+        summary(&matrix("lr = [1, 2]\nexlude = [{ lr = 1 }]")),
+        [
+            "warning 6:1 `exlude` becomes a key of the configs, did you mean `exclude`? | write `exclude` instead of `exlude`"
+        ]
+    );
+    assert_eq!(
+        summary(&matrix("data = [\"moons\", \"rings\"]\nexclude = [{ data = \"moon\" }]")),
+        ["warning 6:12 this `exclude` removes nothing | did you mean \"moons\"?"]
+    );
+}
+
+#[test]
+fn stages_of_one_name_can_still_be_meant() {
+    let text = "[[stage]]\nname = \"train\"\ncommand = [\"x\"]\n[[stage]]\nname = \"train\"\ncommand = [\"x\"]\nafter = [\"trian\"]\n";
+    let found = summary(text);
+    assert!(
+        found[1]
+            .ends_with("`after` names the unknown stage `trian`, did you mean `train`? | write \"train\""),
+        "{found:#?}"
     );
 }
 
@@ -184,6 +228,10 @@ fn placeholders_must_be_known_to_every_job() {
         (
             &with("[\"x\", \"\\t{zzzzzz}\"]", ""),
             "3:17 unknown placeholder `{zzzzzz}` | known here: config, config_file, out, name, job, gpus, lane, run; write `{{zzzzzz}}` for the text itself",
+        ),
+        (
+            &with("[\"bash\", \"-c\", \"echo ${HOME}\"]", ""),
+            "3:33 unknown placeholder `{HOME}` | known here: config, config_file, out, name, job, gpus, lane, run; write `$HOME` or `${{HOME}}` for a variable of the shell",
         ),
         (
             &with("[\"x\", \"{input}\"]", ""),

@@ -2,8 +2,8 @@
 
 use gpulane_model::{Counts, Millis};
 
-use crate::palette::{Palette, Style, job_style};
-use crate::text::{Drawn, Row, jobs, number, pad, shorten, width};
+use crate::palette::{Palette, Style};
+use crate::text::{Drawn, Row, jobs, number, pad, plural, shorten, width};
 
 /// Cells of a bar that is still worth drawing.
 const SHORTEST_BAR: usize = 10;
@@ -28,8 +28,8 @@ pub(crate) struct Frame {
     pub(crate) held: Option<String>,
     /// Lanes that were ever used, in order.
     pub(crate) lanes: Vec<LaneRow>,
-    /// Columns of the widest job name.
-    pub(crate) widest_name: usize,
+    /// Columns of job names.
+    pub(crate) name_columns: usize,
 }
 
 /// One lane.
@@ -42,9 +42,11 @@ pub(crate) struct LaneRow {
 }
 
 /// A job on a lane.
-#[derive(Clone, Debug, Default)]
+#[derive(Clone, Debug)]
 pub(crate) struct LaneJob {
+    /// What it is called here: short enough already.
     pub(crate) name: String,
+    pub(crate) style: Style,
     pub(crate) attempt: u32,
     pub(crate) elapsed: Millis,
     /// What it says of its progress; no escapes in it.
@@ -63,7 +65,7 @@ pub(crate) fn render(frame: &Frame, palette: Palette, columns: usize, rows: usiz
     let most = (rows / 2).saturating_sub(1).max(1);
     let (shown, hidden) = choose_lanes(&frame.lanes, most);
     let label = shown.iter().map(|lane| width(&lane.label)).max().unwrap_or(0);
-    let name = frame.widest_name.min(columns * 2 / 5);
+    let name = frame.name_columns;
     drawn.extend(shown.iter().map(|lane| lane_row(lane, palette, columns, label, name)));
     if !hidden.is_empty() {
         let busy = hidden.iter().filter(|lane| lane.job.is_some()).count();
@@ -151,15 +153,25 @@ pub(crate) fn put_bar(row: &mut Row, palette: Palette, counts: &Counts, total: u
         let cells = u64::from(n) * cells as u64 / u64::from(total.max(1));
         usize::try_from(cells).unwrap_or(0)
     };
-    let succeeded = cell(counts.succeeded);
     // One failure in ten thousand must still be seen.
-    let failed = cell(counts.failed).max(usize::from(counts.failed > 0)).min(cells - succeeded);
-    let skipped = cell(counts.skipped).min(cells - succeeded - failed);
-    let empty = if counts.ended() >= total && total > 0 { 0 } else { cells - succeeded - failed - skipped };
-    let succeeded = cells - failed - skipped - empty;
+    let seen = |n: u32, room: usize| cell(n).max(usize::from(n > 0)).min(room);
+    let mut failed = seen(counts.failed, cells);
+    let mut skipped = seen(counts.skipped, cells - failed);
+    let mut succeeded = cell(counts.succeeded).min(cells - failed - skipped);
+    let mut empty = cells - succeeded - failed - skipped;
+    if counts.ended() >= total && total > 0 {
+        // What rounding left over goes to the largest part, never to one that is not there.
+        let largest = counts.succeeded.max(counts.failed).max(counts.skipped);
+        let rest = std::mem::take(&mut empty);
+        match largest {
+            n if n == counts.succeeded => succeeded += rest,
+            n if n == counts.failed => failed += rest,
+            _ => skipped += rest,
+        }
+    }
     row.put(Style::Good, &palette.full().repeat(succeeded))
         .put(Style::Bad, &palette.full_bad().repeat(failed))
-        .put(Style::Warn, &palette.full().repeat(skipped))
+        .put(Style::Warn, &palette.full_skipped().repeat(skipped))
         .put(Style::Dim, &palette.empty().repeat(empty));
 }
 
@@ -170,9 +182,7 @@ fn lane_row(lane: &LaneRow, palette: Palette, columns: usize, label: usize, name
         row.put(Style::Dim, "idle");
         return row.done();
     };
-    let short = shorten(&job.name, name, palette.dots());
-    row.put(job_style(&job.name), &short);
-    row.put(Style::Plain, &" ".repeat(name - width(&short).min(name)));
+    row.put(job.style, &pad(&job.name, name));
     row.put(Style::Plain, &format!("  {:>7}", clock(job.elapsed)));
     if job.attempt > 1 {
         row.put(Style::Warn, &format!("  try {}", job.attempt));
@@ -213,7 +223,7 @@ pub(crate) fn extent(plan: &gpulane_model::Plan) -> String {
         .map(|stage| format!("{} {}", stage.name, number(stage.jobs.end - stage.jobs.start)))
         .collect();
     if plan.stages.len() > 5 {
-        stages.push(format!("and {} more stages", plan.stages.len() - 5));
+        stages.push(format!("and {}", plural(plan.stages.len() - 5, "more stage")));
     }
     format!("{total} ({})", stages.join(", "))
 }

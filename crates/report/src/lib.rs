@@ -6,7 +6,9 @@
 #![allow(clippy::format_push_string)]
 
 mod clean;
+mod detail;
 mod frame;
+mod labels;
 mod lanes;
 mod lines;
 mod live;
@@ -20,6 +22,7 @@ mod plain;
 mod prefix;
 mod runs;
 mod screen;
+mod standing;
 mod status;
 mod status_json;
 mod summary;
@@ -31,6 +34,7 @@ mod thin;
 mod view;
 mod waits;
 
+pub use detail::{job_detail, job_detail_json};
 pub use live::Live;
 pub use logs::{Logs, Which};
 pub use look::{Look, Mode, Size};

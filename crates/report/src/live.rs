@@ -38,7 +38,9 @@ impl Live {
     }
 
     /// Takes in what has happened so far without showing it, for views that begin in the middle: `watch` and
-    /// `resume`. Call it before the first tick.
+    /// `resume`. Call it before the first tick. With `durable`, as `resume` has it from the engine it started, all
+    /// this was the work of earlier engines, and nothing of what their jobs printed is shown; without it the last
+    /// lines of jobs that run now are.
     pub fn catch_up(&mut self, durable: Option<u64>) -> io::Result<()> {
         let Self { follower, view } = self;
         view.silent = true;
@@ -48,12 +50,13 @@ impl Live {
             > 0
         {}
         view.silent = false;
-        view.on_caught_up(CATCH_UP_KEEP);
+        view.on_caught_up(CATCH_UP_KEEP, durable.is_some());
         Ok(())
     }
 
     /// Shows what is new. Call it 20 to 30 times a second. `durable`: how many bytes of the journal are known to
-    /// be on disk, `None`: all; `now`: Unix time.
+    /// be on disk, `None`: all; `now`: Unix time. Fails only where the journal cannot be read: a writer that takes no
+    /// more is left alone from then on, and the view goes on without it.
     pub fn tick(&mut self, durable: Option<u64>, now: Millis) -> io::Result<()> {
         let read = self.read(durable, now, PER_TICK);
         self.view.show(now);
@@ -87,7 +90,7 @@ impl Live {
             let count = follower
                 .poll(durable, &mut |record, line| view.on_record(record, line))
                 .map_err(io::Error::other)?;
-            view.write_json()?;
+            view.write_json();
             taken += count;
             let enough = taken >= most || (view.log_bytes >= LOGS_PER_TICK && most != usize::MAX);
             if count == 0 || enough {

@@ -4,14 +4,17 @@ use std::io::{self, Write};
 use std::sync::Arc;
 
 use gpulane_journal::{Follower, RunDir};
-use gpulane_model::{Attempt, Event, JobId, Plan, Record, RunState};
+use gpulane_model::{Attempt, Event, JobId, JobStatus, Plan, Record, RunState};
 
+use crate::clean::safe;
 use crate::look::Look;
-use crate::output::{Output, Said};
+use crate::output::{Hear, Output, Said};
 use crate::palette::Palette;
 use crate::prefix::{Prefix, bare};
 use crate::screen::Screen;
 use crate::tail::{Found, Limits};
+use crate::teller::failure_text;
+use crate::text::plural;
 
 /// Logs asked for are shown whole: long lines, and nothing jumped over.
 const WHOLE: Limits = Limits { line: 1 << 20, behind: u64::MAX };
@@ -40,6 +43,8 @@ struct Shelf {
     prefix: Prefix,
     output: Output,
     screen: Screen,
+    /// Something was shown.
+    shown: bool,
     /// Taking in the past: attempts that others followed are not shown.
     silent: bool,
 }
@@ -52,9 +57,10 @@ impl Logs {
             state: RunState::new(&plan),
             which,
             palette,
-            prefix: Prefix::new(&plan, palette),
+            prefix: Prefix::whole(&plan, palette),
             output: Output::new(dir.clone(), Arc::clone(&plan), WHOLE),
             screen: Screen::new(out),
+            shown: false,
             silent: true,
             plan,
         };
@@ -84,18 +90,22 @@ impl Logs {
     /// then, or until no engine works on the run any more; then [`finish`](Self::finish).
     pub fn tick(&mut self) -> io::Result<bool> {
         self.read()?;
-        let Shelf { output, plan, which, palette, prefix, screen, .. } = &mut self.shelf;
-        output.poll(&mut |said| screen.line(&line(plan, *which, *palette, prefix, &said)));
-        screen.flush()?;
+        self.shelf.hear(|output, hear| output.poll(hear));
+        self.shelf.screen.flush()?;
         Ok(self.shelf.is_over())
     }
 
     /// Shows the rest, also last lines that never ended.
     pub fn finish(&mut self) -> io::Result<()> {
         self.read()?;
-        let Shelf { output, plan, which, palette, prefix, screen, .. } = &mut self.shelf;
-        output.end_all(&mut |said| screen.line(&line(plan, *which, *palette, prefix, &said)));
-        screen.flush()
+        self.shelf.hear(|output, hear| output.end_all(hear));
+        self.shelf.screen.flush()
+    }
+
+    /// Why nothing was shown so far, for a person; `None` where something was. Ask after [`show`](Self::show) or
+    /// [`finish`](Self::finish).
+    pub fn nothing_to_show(&self) -> Option<String> {
+        if self.shelf.shown { None } else { Some(self.shelf.nothing()) }
     }
 
     /// The run's state as read so far.
@@ -141,24 +151,60 @@ impl Shelf {
     /// What there is of one attempt now. One that still runs stays followed from where this ends.
     fn show(&mut self, job: JobId, attempt: Attempt) {
         if self.output.follows(job, attempt) {
-            let Self { output, plan, which, palette, prefix, screen, .. } = self;
-            output.poll_job(job, &mut |said| screen.line(&line(plan, *which, *palette, prefix, &said)));
+            self.hear(|output, hear| output.poll_job(job, hear));
         } else {
             self.end(job, attempt);
         }
     }
 
     fn end(&mut self, job: JobId, attempt: Attempt) {
-        let Self { output, plan, which, palette, prefix, screen, .. } = self;
-        output.end(job, attempt, &mut |said| screen.line(&line(plan, *which, *palette, prefix, &said)));
+        self.hear(|output, hear| {
+            output.end(job, attempt, hear);
+        });
+    }
+
+    /// Shows what `look` finds in the logs.
+    fn hear(&mut self, look: impl FnOnce(&mut Output, Hear<'_>)) {
+        let Self { output, plan, which, palette, prefix, screen, shown, .. } = self;
+        look(output, &mut |said| {
+            *shown = true;
+            screen.line(&line(plan, *which, *palette, prefix, &said));
+        });
+    }
+
+    /// Why there is nothing.
+    fn nothing(&self) -> String {
+        let Which::Job(job, wanted) = self.which else {
+            let any = self.state.jobs.iter().any(|job| job.attempts > 0);
+            return if any { "no job has printed anything" } else { "no job has started yet" }.to_owned();
+        };
+        let (name, state) = (self.plan.job_name(job), self.state.job(job));
+        if state.attempts == 0 {
+            return match &state.status {
+                JobStatus::Skipped(because) => format!("{name} was skipped: {}", safe(because)),
+                JobStatus::Failed(failure) => format!("{name} never ran: {}", failure_text(failure, false)),
+                _ => format!("{name} has not started yet"),
+            };
+        }
+        match wanted {
+            Some(Attempt(number)) if number == 0 || number > state.attempts => {
+                format!("{name} has {}, not {number}", plural(state.attempts as usize, "attempt"))
+            }
+            Some(attempt) if attempt.0 < state.attempts => {
+                format!("attempt {attempt} of {name} printed nothing")
+            }
+            _ if matches!(state.status, JobStatus::Running { .. }) => {
+                format!("{name} has printed nothing so far")
+            }
+            _ => format!("{name} printed nothing"),
+        }
     }
 
     fn is_over(&self) -> bool {
         let ended = self.state.finished || self.state.interrupted.is_some();
         let job_ended = match self.which {
             Which::Job(job, _) => {
-                use gpulane_model::JobStatus::{Failed, Skipped, Succeeded};
-                matches!(self.state.job(job).status, Succeeded { .. } | Failed(_) | Skipped(_))
+                !matches!(self.state.job(job).status, JobStatus::Pending | JobStatus::Running { .. })
             }
             Which::All => false,
         };

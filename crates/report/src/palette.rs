@@ -11,20 +11,18 @@ pub(crate) enum Style {
     Good,
     Bad,
     Warn,
-    /// A job's own colour, by its name.
+    /// A job's own colour.
     Job(u8),
 }
 
 /// Colours of jobs: readable on dark and light ground, none of them red (failure) or the green of success.
-const JOB_COLORS: [u8; 8] = [36, 35, 34, 33, 96, 95, 94, 93];
+pub(crate) const JOB_COLORS: [u8; 8] = [36, 35, 34, 33, 96, 95, 94, 93];
 
-/// The stable colour of a job.
-pub(crate) fn job_style(name: &str) -> Style {
-    let hash =
-        name.bytes().fold(0x811c_9dc5_u32, |hash, byte| (hash ^ u32::from(byte)).wrapping_mul(0x0100_0193));
+/// The colour of a job at this place: neighbours differ.
+pub(crate) const fn job_style(place: usize) -> Style {
     // Less than the number of colours, so it fits.
     #[allow(clippy::cast_possible_truncation)]
-    Style::Job((hash % 8) as u8)
+    Style::Job((place % JOB_COLORS.len()) as u8)
 }
 
 /// Paints, or does not.
@@ -113,6 +111,11 @@ impl Palette {
     /// A bar's cell of failed jobs; without colour it must differ by shape.
     pub(crate) const fn full_bad(self) -> &'static str {
         if self.color { self.full() } else { self.sign("×", "x") }
+    }
+
+    /// A bar's cell of skipped jobs: nothing was done there.
+    pub(crate) const fn full_skipped(self) -> &'static str {
+        self.sign("·", "/")
     }
 
     /// A bar's empty cell.

@@ -2,7 +2,7 @@
 
 use gpulane_core::Core;
 use gpulane_journal::RunDir;
-use gpulane_model::{Millis, Plan, RunState};
+use gpulane_model::{Counts, Millis, Plan, RunState};
 
 use crate::palette::Style;
 
@@ -21,6 +21,22 @@ pub struct Snapshot<'a> {
     pub core: Option<&'a Core>,
     /// Unix time.
     pub now: Millis,
+}
+
+/// The counts as they are true now: where no engine works, nothing runs, and what ran is to be done again.
+pub(crate) const fn counts_now(counts: Counts, live: bool) -> Counts {
+    if live { counts } else { Counts { pending: counts.pending + counts.running, running: 0, ..counts } }
+}
+
+/// How long the whole run took, or takes so far: from its first event on, whatever engines worked on it.
+pub(crate) fn took(
+    phase: Phase,
+    started: Option<Millis>,
+    last: Option<Millis>,
+    now: Millis,
+) -> Option<Millis> {
+    let until = if phase == Phase::Running { now } else { last? };
+    Some(until.since(started?))
 }
 
 /// Where a run stands.

@@ -5,10 +5,10 @@ use serde_json::{Value, json};
 
 use crate::look::Look;
 use crate::palette::{Palette, Style};
-use crate::phase::Phase;
+use crate::phase::{Phase, counts_now, took};
 use crate::status_json::time;
 use crate::table::{Cell, Table};
-use crate::text::number;
+use crate::text::{ago, number};
 
 /// One run of a list.
 #[derive(Clone, Debug)]
@@ -35,12 +35,12 @@ pub struct RunFacts {
 impl RunFacts {
     /// What a list tells of this run.
     pub fn of(state: &RunState, live: bool) -> Self {
-        Self { phase: Phase::of(state, live), counts: state.counts, started: state.started, last: state.last }
+        let counts = counts_now(state.counts, live);
+        Self { phase: Phase::of(state, live), counts, started: state.started, last: state.last }
     }
 
     fn took(&self, now: Millis) -> Option<Millis> {
-        let until = if self.phase == Phase::Running { now } else { self.last? };
-        Some(until.since(self.started?))
+        took(self.phase, self.started, self.last, now)
     }
 }
 
@@ -57,7 +57,7 @@ pub fn runs_table(runs: &[RunRow], look: Look, now: Millis) -> String {
             let total = counts.ended() + counts.running + counts.pending;
             let failed = if counts.failed > 0 { Style::Bad } else { Style::Dim };
             let span = |span: Option<Millis>| span.map(|span| span.to_string()).unwrap_or_default();
-            let started = facts.started.map(|at| format!("{} ago", now.since(at))).unwrap_or_default();
+            let started = facts.started.map(|at| ago(now.since(at))).unwrap_or_default();
             vec![
                 Cell::text(run.name.as_str()),
                 Cell::styled(facts.phase.style(), facts.phase.word()),

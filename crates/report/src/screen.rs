@@ -5,7 +5,7 @@ use std::io::{self, Write};
 
 use crate::text::Drawn;
 
-/// A writer that may go away. When nobody reads any more, writing goes on silently.
+/// A writer that may go away. Once it took no more, nothing is written to it again.
 pub(crate) struct Sink {
     writer: Box<dyn Write>,
     gone: bool,
@@ -16,7 +16,7 @@ impl Sink {
         Self { writer, gone: false }
     }
 
-    /// Writes all of it and flushes. A reader that left is no error.
+    /// Writes all of it and flushes. A reader that left is no error; anything else is one, once.
     pub(crate) fn write(&mut self, bytes: &[u8]) -> io::Result<()> {
         if self.gone || bytes.is_empty() {
             return Ok(());
@@ -25,9 +25,10 @@ impl Sink {
             Ok(()) => Ok(()),
             Err(error) => {
                 // EIO is what a terminal says that was closed under us.
-                self.gone = error.kind() == io::ErrorKind::BrokenPipe
+                let left = error.kind() == io::ErrorKind::BrokenPipe
                     || error.raw_os_error() == Some(rustix::io::Errno::IO.raw_os_error());
-                if self.gone { Ok(()) } else { Err(error) }
+                self.gone = true;
+                if left { Ok(()) } else { Err(error) }
             }
         }
     }

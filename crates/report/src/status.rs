@@ -8,14 +8,15 @@ use crate::lanes::{lane_label, machine_text};
 use crate::look::Look;
 use crate::pace::slot;
 use crate::palette::{Palette, Style, job_style};
-use crate::phase::{Phase, Snapshot};
+use crate::phase::{Phase, Snapshot, counts_now, took};
+use crate::standing::{self, CUT_OFF, Standing, skips};
 use crate::summary::log_of;
 use crate::table::{Cell, Table};
 use crate::teller::final_failure;
-use crate::text::{Row, jobs, number, shell, shown};
+use crate::text::{Row, ago, jobs, number, shell, shown};
 use crate::waits::waits;
 
-/// Lines of a section unless all are wanted.
+/// Lines of a section.
 const SHOWN: usize = 20;
 /// Cells of a stage's bar.
 const BAR: usize = 16;
@@ -23,12 +24,17 @@ const BAR: usize = 16;
 /// The run as text. `all`: every job, however many lines that takes.
 pub fn status(of: &Snapshot<'_>, look: Look, all: bool) -> String {
     let palette = Palette::new(&look);
-    let most = if all { usize::MAX } else { SHOWN };
     let mut text = header(of, palette);
     text.push_str(&stages(of, palette));
-    section(&mut text, "Running", running(of), most, palette);
-    section(&mut text, "Failed", failed(of), most, palette);
-    section(&mut text, "Waiting", waiting(of, all), most, palette);
+    if all {
+        text.push_str(&every_job(of, palette));
+    } else {
+        let title = if of.live { "Running".to_owned() } else { format!("Were running: {CUT_OFF}") };
+        section(&mut text, &title, running(of), palette);
+        section(&mut text, "Failed", failed(of), palette);
+        section(&mut text, "Skipped", skipped(of), palette);
+        section(&mut text, "Waiting", waiting(of), palette);
+    }
     text.push_str(&next(of, palette));
     text
 }
@@ -41,15 +47,18 @@ fn header(of: &Snapshot<'_>, palette: Palette) -> String {
         palette.paint(Style::Bold, &of.plan.name),
         palette.paint(phase.style(), phase.word())
     );
-    match (phase, state.engine_started, state.last) {
-        (Phase::Running, Some(start), _) => line.push_str(&format!(" for {}", of.now.since(start))),
-        (Phase::Succeeded | Phase::Failed, Some(start), Some(last)) => {
-            line.push_str(&format!(" after {}, {} ago", last.since(start), of.now.since(last)));
-        }
-        (Phase::Interrupted | Phase::Stopped, _, Some(last)) => {
-            line.push_str(&format!(" {} ago", of.now.since(last)));
-        }
+    let whole = took(phase, state.started, state.last, of.now);
+    let since = state.last.map(|last| ago(of.now.since(last)));
+    match (phase, whole, since) {
+        (Phase::Running, Some(whole), _) => line.push_str(&format!(" for {whole}")),
+        (Phase::Starting, ..) => {}
+        (_, Some(whole), Some(since)) => line.push_str(&format!(" after {whole}, {since},")),
         _ => {}
+    }
+    if let (Phase::Running, Some(session)) =
+        (phase, state.engine_started.filter(|at| Some(*at) != state.started))
+    {
+        line.push_str(&format!(" ({} since it was resumed)", of.now.since(session)));
     }
     if let Some(machine) = &state.machine {
         line.push_str(&format!(" on {}", machine_text(machine)));
@@ -69,7 +78,7 @@ pub(crate) fn stage_counts(of: &Snapshot<'_>) -> Vec<Counts> {
         for job in stage.job_ids() {
             *slot(&mut counts, &of.state.job(job).status) += 1;
         }
-        counts
+        counts_now(counts, of.live)
     };
     of.plan.stages.iter().map(count).collect()
 }
@@ -84,7 +93,7 @@ fn stages(of: &Snapshot<'_>, palette: Palette) -> String {
         .map(|(stage, counts)| count_row(&stage.name, &counts, palette))
         .collect();
     if rows.len() > 1 {
-        rows.push(count_row("all", &of.state.counts, palette));
+        rows.push(count_row("all", &counts_now(of.state.counts, of.live), palette));
     }
     let table = Table { titles: titles.map(str::to_owned).to_vec(), rows, indent: 2 };
     format!("\n{}", table.render(palette))
@@ -108,13 +117,13 @@ fn count_row(name: &str, counts: &Counts, palette: Palette) -> Vec<Cell> {
     ]
 }
 
-/// Adds a section unless it is empty; rows beyond `most` are counted.
-fn section(text: &mut String, title: &str, mut rows: Vec<Vec<Cell>>, most: usize, palette: Palette) {
+/// Adds a section unless it is empty; rows beyond the first are counted.
+fn section(text: &mut String, title: &str, mut rows: Vec<Vec<Cell>>, palette: Palette) {
     if rows.is_empty() {
         return;
     }
-    let more = rows.len().saturating_sub(most);
-    rows.truncate(most);
+    let more = rows.len().saturating_sub(SHOWN);
+    rows.truncate(SHOWN);
     text.push_str(&format!("\n{}\n", palette.paint(Style::Bold, title)));
     text.push_str(&Table { titles: Vec::new(), rows, indent: 2 }.render(palette));
     if more > 0 {
@@ -144,46 +153,71 @@ pub(crate) fn running_jobs(of: &Snapshot<'_>) -> Vec<(JobId, String, Millis)> {
 }
 
 fn running(of: &Snapshot<'_>) -> Vec<Vec<Cell>> {
-    let row = |(job, label, since): (JobId, String, Millis)| {
-        let name = of.plan.job_name(job);
+    let row = |(at, (job, label, since)): (usize, (JobId, String, Millis))| {
         let attempts = of.state.job(job).attempts;
-        let elapsed = if of.live { of.now.since(since).to_string() } else { "cut off".to_owned() };
+        let elapsed = if of.live { of.now.since(since).to_string() } else { String::new() };
         vec![
             Cell::styled(Style::Dim, label),
-            Cell::styled(job_style(&name), name.as_str()),
+            Cell::styled(job_style(at), of.plan.job_name(job)),
             Cell::number(Style::Plain, elapsed),
             Cell::styled(Style::Warn, if attempts > 1 { format!("try {attempts}") } else { String::new() }),
         ]
     };
-    running_jobs(of).into_iter().map(row).collect()
+    running_jobs(of).into_iter().enumerate().map(row).collect()
 }
 
 fn failed(of: &Snapshot<'_>) -> Vec<Vec<Cell>> {
     let row = |job: JobId| match &of.state.job(job).status {
-        JobStatus::Failed(failure) => {
-            let log = log_of(of.dir, of.plan, of.state, job).map(|log| shown(&log)).unwrap_or_default();
-            Some(vec![
-                Cell::text(of.plan.job_name(job)),
-                Cell::styled(Style::Bad, final_failure(of.state, job, failure)),
-                Cell::styled(Style::Dim, log),
-            ])
-        }
+        JobStatus::Failed(failure) => Some(vec![
+            Cell::text(of.plan.job_name(job)),
+            Cell::styled(Style::Bad, final_failure(of.state, job, failure)),
+            Cell::styled(Style::Dim, log_text(of, job)),
+        ]),
         _ => None,
     };
     of.plan.job_ids().filter_map(row).collect()
 }
 
-fn waiting(of: &Snapshot<'_>, all: bool) -> Vec<Vec<Cell>> {
-    let row = |wait: crate::waits::Wait| {
-        let others =
-            if wait.jobs > 1 { format!("and {} more", number(wait.jobs - 1)) } else { String::new() };
+/// Where a failed job's last words are.
+fn log_text(of: &Snapshot<'_>, job: JobId) -> String {
+    match log_of(of.dir, of.plan, of.state, job) {
+        Some(log) => shown(&log),
+        None if of.state.job(job).attempts > 0 => "it printed nothing".to_owned(),
+        None => String::new(),
+    }
+}
+
+fn skipped(of: &Snapshot<'_>) -> Vec<Vec<Cell>> {
+    skips(of.plan, of.state).into_iter().map(|(why, jobs, first)| group(of, first, jobs, why)).collect()
+}
+
+fn waiting(of: &Snapshot<'_>) -> Vec<Vec<Cell>> {
+    waits(of, false).into_iter().map(|wait| group(of, wait.first, wait.jobs, &wait.because)).collect()
+}
+
+/// `train/a  and 3 more  why`
+fn group(of: &Snapshot<'_>, first: JobId, jobs: u32, why: &str) -> Vec<Cell> {
+    let others = if jobs > 1 { format!("and {} more", number(jobs - 1)) } else { String::new() };
+    vec![Cell::text(of.plan.job_name(first)), Cell::styled(Style::Dim, others), Cell::text(safe(why))]
+}
+
+/// Every job of the run, in the order of the plan.
+fn every_job(of: &Snapshot<'_>, palette: Palette) -> String {
+    let row = |(job, stands): (JobId, Standing)| {
+        let tries = if stands.attempts > 0 { number(stands.attempts) } else { String::new() };
+        let log = if stands.word == "failed" { log_text(of, job) } else { String::new() };
         vec![
-            Cell::text(of.plan.job_name(wait.first)),
-            Cell::styled(Style::Dim, others),
-            Cell::text(safe(&wait.because)),
+            Cell::text(of.plan.job_name(job)),
+            Cell::styled(stands.style, stands.word),
+            Cell::number(Style::Plain, stands.took.map(|took| took.to_string()).unwrap_or_default()),
+            Cell::number(Style::Plain, tries),
+            Cell::text(safe(&stands.why.unwrap_or_default())),
+            Cell::styled(Style::Dim, log),
         ]
     };
-    waits(of.plan, of.state, of.core, all).into_iter().map(row).collect()
+    let titles = ["job", "state", "took", "tries", "why", ""].map(str::to_owned).to_vec();
+    let table = Table { titles, rows: standing::all(of).map(row).collect(), indent: 2 };
+    format!("\n{}", table.render(palette))
 }
 
 fn next(of: &Snapshot<'_>, palette: Palette) -> String {

@@ -3,10 +3,11 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use gpulane_model::{Counts, JobStatus, Millis};
+use gpulane_model::{Counts, JobId, JobStatus, Millis};
 use serde_json::{Value, json};
 
-use crate::phase::{Phase, Snapshot};
+use crate::phase::{Phase, Snapshot, counts_now, took};
+use crate::standing::{self, Standing};
 use crate::status::{running_jobs, stage_counts};
 use crate::summary::log_of;
 use crate::waits::waits;
@@ -21,8 +22,10 @@ pub fn status_json(of: &Snapshot<'_>) -> String {
         .zip(stage_counts(of))
         .map(|(stage, counts)| with_counts(json!({ "stage": stage.name }), &counts))
         .collect();
+    // Where no engine works nothing runs, whatever the journal says.
     let running: Vec<Value> = running_jobs(of)
         .into_iter()
+        .filter(|_| of.live)
         .map(|(job, place, since)| {
             json!({
                 "job": of.plan.job_name(job),
@@ -46,7 +49,7 @@ pub fn status_json(of: &Snapshot<'_>) -> String {
             _ => None,
         })
         .collect();
-    let waiting: Vec<Value> = waits(of.plan, state, of.core, true)
+    let waiting: Vec<Value> = waits(of, true)
         .into_iter()
         .map(|wait| json!({ "first": of.plan.job_name(wait.first), "jobs": wait.jobs, "because": wait.because }))
         .collect();
@@ -57,18 +60,44 @@ pub fn status_json(of: &Snapshot<'_>) -> String {
         "live": of.live,
         "pid": of.live.then_some(state.engine_pid).flatten(),
         "started": state.started.map(time),
+        "seconds": took(Phase::of(state, of.live), state.started, state.last, of.now).map(Millis::as_seconds),
         "last_event": state.last.map(time),
         "held": state.held,
         "interrupted": state.interrupted,
     });
-    let mut whole = with_counts(head, &state.counts);
+    let jobs: Vec<Value> = standing::all(of).map(|(job, stands)| job_value(of, job, &stands)).collect();
+    let mut whole = with_counts(head, &counts_now(state.counts, of.live));
     if let Value::Object(map) = &mut whole {
         map.insert("stages".to_owned(), stages.into());
         map.insert("running_jobs".to_owned(), running.into());
         map.insert("failed_jobs".to_owned(), failed.into());
         map.insert("waiting_jobs".to_owned(), waiting.into());
+        map.insert("jobs".to_owned(), jobs.into());
     }
     whole.to_string()
+}
+
+/// One job: `state` is `succeeded`, `failed`, `skipped`, `running`, `waiting` or `cut_off`; `reason` is the class of a
+/// failure, else why it is skipped or waits.
+pub(crate) fn job_value(of: &Snapshot<'_>, job: JobId, stands: &Standing) -> Value {
+    let failure = match &of.state.job(job).status {
+        JobStatus::Failed(failure) => Some(failure),
+        _ => None,
+    };
+    let reason = failure.map(|failure| failure.reason.word()).or(stands.why.as_deref());
+    let mut value = json!({
+        "job": of.plan.job_name(job),
+        "state": stands.word.replace(' ', "_"),
+        "attempts": stands.attempts,
+        "seconds": stands.took.map(Millis::as_seconds),
+        "reason": reason,
+    });
+    if let (Some(failure), Value::Object(map)) = (failure, &mut value) {
+        map.insert("message".to_owned(), failure.describe().into());
+        map.insert("code".to_owned(), failure.code.into());
+        map.insert("signal".to_owned(), failure.signal.into());
+    }
+    value
 }
 
 fn with_counts(mut value: Value, counts: &Counts) -> Value {

@@ -1,6 +1,5 @@
 //! The last words of a run: what failed and why, what there is now, and what to type next.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -11,8 +10,9 @@ use gpulane_model::{Attempt, JobId, JobStatus, Millis, Plan, RunState};
 use crate::clean::{clean, safe};
 use crate::lines::Lines;
 use crate::palette::{Palette, Style};
+use crate::standing;
 use crate::teller::final_failure;
-use crate::text::{fit, jobs, number, shell, shown};
+use crate::text::{fit, jobs, number, plural, shell, shown};
 
 /// Failures told in full.
 const FAILURES: usize = 10;
@@ -78,7 +78,13 @@ fn failures(of: &Summed<'_>, run: &str, lines: &mut Vec<String>) {
         lines.push(String::new());
         let name = of.palette.paint(Style::Bold, &of.plan.job_name(job));
         lines.push(format!("{} {name} {}", of.palette.cross(), final_failure(of.state, job, failure)));
-        let Some(log) = log_of(of.dir, of.plan, of.state, job) else { continue };
+        if of.state.job(job).attempts == 0 {
+            continue;
+        }
+        let Some(log) = log_of(of.dir, of.plan, of.state, job) else {
+            lines.push(format!("  {}", of.palette.paint(Style::Dim, "it printed nothing")));
+            continue;
+        };
         for text in last_lines(&log) {
             let wall = of.palette.paint(Style::Dim, of.palette.wall());
             lines.push(format!("  {wall} {}", fit(&text, 200, of.palette.dots())));
@@ -96,30 +102,21 @@ fn skips(of: &Summed<'_>, lines: &mut Vec<String>) {
     if of.brief || of.state.counts.skipped == 0 {
         return;
     }
-    let mut reasons: BTreeMap<&str, (u32, JobId)> = BTreeMap::new();
-    for job in of.plan.job_ids() {
-        if let JobStatus::Skipped(because) = &of.state.job(job).status {
-            reasons.entry(because).or_insert((0, job)).0 += 1;
-        }
-    }
-    let mut reasons: Vec<(&str, u32, JobId)> =
-        reasons.into_iter().map(|(text, (n, first))| (text, n, first)).collect();
-    reasons.sort_by_key(|(_, n, first)| (std::cmp::Reverse(*n), *first));
+    let reasons = standing::skips(of.plan, of.state);
     lines.push(String::new());
     for (because, n, first) in reasons.iter().take(REASONS) {
         let who = if *n == 1 { of.plan.job_name(*first) } else { jobs(*n) };
         lines.push(format!("{} {who} skipped: {}", of.palette.skip(), safe(because)));
     }
     if reasons.len() > REASONS {
-        lines.push(format!("{} and {} more reasons", of.palette.dots(), reasons.len() - REASONS));
+        lines.push(format!("{} and {}", of.palette.dots(), plural(reasons.len() - REASONS, "more reason")));
     }
 }
 
 fn closing(of: &Summed<'_>, end: &End, run: &str, lines: &mut Vec<String>) {
     let counts = of.state.counts;
     let total = u32::try_from(of.plan.jobs.len()).unwrap_or(u32::MAX);
-    let since = of.state.engine_started.or(of.state.started);
-    let took = since.map_or(Millis(0), |start| of.state.last.unwrap_or(of.now).since(start));
+    let took = session(of);
     let to_do = counts.pending + counts.running;
     lines.push(String::new());
     match end {
@@ -158,6 +155,18 @@ fn closing(of: &Summed<'_>, end: &End, run: &str, lines: &mut Vec<String>) {
     next(of, end, run, lines);
 }
 
+/// `12 s`; after a resume `12 s (1h 03m since the run began)`.
+fn session(of: &Summed<'_>) -> String {
+    let until = of.state.last.unwrap_or(of.now);
+    let took = |since: Option<Millis>| since.map_or(Millis(0), |start| until.since(start));
+    let (session, whole) = (of.state.engine_started.or(of.state.started), of.state.started);
+    if session == whole {
+        took(whole).to_string()
+    } else {
+        format!("{} ({} since the run began)", took(session), took(whole))
+    }
+}
+
 fn next(of: &Summed<'_>, end: &End, run: &str, lines: &mut Vec<String>) {
     let mut tell = |what: &str, text: String| {
         lines.push(format!("  {} {text}", of.palette.paint(Style::Dim, &format!("{what:<9}"))));
@@ -178,7 +187,8 @@ fn next(of: &Summed<'_>, end: &End, run: &str, lines: &mut Vec<String>) {
     }
 }
 
-/// The log that tells most of how a job's newest attempt ended: stderr, or stdout if that is empty.
+/// The log that tells most of how a job's newest attempt ended: stderr, or stdout if that is empty. `None`: it
+/// printed nothing, or never started.
 pub(crate) fn log_of(dir: &RunDir, plan: &Plan, state: &RunState, job: JobId) -> Option<PathBuf> {
     let attempt = Attempt(state.job(job).attempts);
     if attempt.0 == 0 {
@@ -187,11 +197,11 @@ pub(crate) fn log_of(dir: &RunDir, plan: &Plan, state: &RunState, job: JobId) ->
     let has_text = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|data| data.len() > 0);
     let stderr = dir.stderr_log(plan, job, attempt);
     let stdout = dir.stdout_log(plan, job, attempt);
-    if has_text(&stdout) && !has_text(&stderr) { Some(stdout) } else { Some(stderr) }
+    [stderr, stdout].into_iter().find(has_text)
 }
 
 /// The last lines of a log that are not blank.
-fn last_lines(log: &Path) -> Vec<String> {
+pub(crate) fn last_lines(log: &Path) -> Vec<String> {
     let Ok(file) = File::open(log) else { return Vec::new() };
     let length = file.metadata().map_or(0, |data| data.len());
     let from = length.saturating_sub(TAIL_BYTES);

@@ -1,7 +1,7 @@
 //! Events told in lines, the same for terminals and files: `✓ train/x 1.2 s (3/13)`.
 
 use gpulane_journal::RunDir;
-use gpulane_model::{Attempt, Event, Failure, JobId, Millis, Plan, Record, RunState};
+use gpulane_model::{Attempt, Event, FailReason, Failure, JobId, Millis, Plan, Record, RunState};
 
 use crate::clean::safe;
 use crate::frame::extent;
@@ -11,16 +11,33 @@ use crate::screen::Screen;
 use crate::text::{jobs, number, seconds, shown};
 use crate::thin::{Kind, Thin};
 
+/// How long the heading of a resumed run waits for what the new engine finds.
+const OPENING: Millis = Millis(500);
+
 /// Tells events.
 #[derive(Debug)]
 pub(crate) struct Teller {
     palette: Palette,
     thin: Thin,
+    /// A resumed run whose heading is not told yet.
+    opening: Option<Opening>,
+}
+
+/// An engine that takes a run up again first tells what it found; only then is known how much is left to do.
+#[derive(Debug)]
+struct Opening {
+    name: String,
+    /// What the run may use now, in words.
+    machine: String,
+    /// Since the first tick.
+    since: Option<Millis>,
+    /// What was told in the meantime.
+    lines: Vec<String>,
 }
 
 impl Teller {
     pub(crate) fn new(palette: Palette) -> Self {
-        Self { palette, thin: Thin::default() }
+        Self { palette, thin: Thin::default(), opening: None }
     }
 
     /// Tells one event. `state` has taken it in already.
@@ -33,15 +50,18 @@ impl Teller {
         screen: &mut Screen,
     ) {
         let palette = self.palette;
+        if !belongs_to_opening(&record.event) {
+            self.open(state, screen);
+        }
         let line = match &record.event {
             Event::RunStarted { machine, .. } => {
                 let name = palette.paint(Style::Bold, &plan.name);
                 format!("{name}: {} on {}, in {}", extent(plan), machine_text(machine), shown(dir.root()))
             }
             Event::RunResumed { machine, .. } => {
-                let name = palette.paint(Style::Bold, &plan.name);
-                let left = state.counts.pending + state.counts.running;
-                format!("{name}: goes on, {} to do on {}", jobs(left), machine_text(machine))
+                let (name, machine) = (plan.name.clone(), machine_text(machine));
+                self.opening = Some(Opening { name, machine, since: None, lines: Vec::new() });
+                return;
             }
             Event::JobSucceeded { job, seconds: took, .. } if self.thin.allows(Kind::Succeeded) => {
                 format!("{} {job} {} {}", palette.tick(), seconds(*took), self.place(state))
@@ -72,11 +92,31 @@ impl Teller {
             }
             _ => return,
         };
-        screen.line(&line);
+        match &mut self.opening {
+            Some(opening) => opening.lines.push(line),
+            None => screen.line(&line),
+        }
+    }
+
+    /// Tells the heading of a resumed run that waits, and what came behind it.
+    fn open(&mut self, state: &RunState, screen: &mut Screen) {
+        let Some(Opening { name, machine, lines, .. }) = self.opening.take() else { return };
+        let left = state.counts.pending + state.counts.running;
+        let name = self.palette.paint(Style::Bold, &name);
+        screen.line(&format!("{name}: goes on, {} to do on {machine}", jobs(left)));
+        for line in &lines {
+            screen.line(line);
+        }
     }
 
     /// Once a tick: tells what was thinned out, when it is time.
     pub(crate) fn tick(&mut self, now: Millis, over: bool, state: &RunState, screen: &mut Screen) {
+        if let Some(opening) = &mut self.opening {
+            if !over && now.since(*opening.since.get_or_insert(now)) < OPENING {
+                return;
+            }
+            self.open(state, screen);
+        }
         if let Some(text) = self.thin.summary(now, over, self.palette) {
             screen.line(&format!("{text} {}", self.place(state)));
         }
@@ -90,10 +130,7 @@ impl Teller {
         attempt: Attempt,
         failure: &Failure,
     ) -> String {
-        let mut line = format!("{} {job} {}", self.palette.cross(), safe(&failure.describe()));
-        if attempt.0 > 0 && failure.seconds > 0.0 {
-            line.push_str(&format!(" after {}", seconds(failure.seconds)));
-        }
+        let mut line = format!("{} {job} {}", self.palette.cross(), failure_text(failure, attempt.0 > 0));
         let Some(id) = state.find(job) else { return line };
         let (tries, failures) = (plan.stage_of(id).retries + 1, state.job(id).failures);
         if !failure.reason.counts() {
@@ -119,13 +156,33 @@ impl Teller {
 
 /// `exit code 3 after 0.4 s, 2 tries`: a failure that stands.
 pub(crate) fn final_failure(state: &RunState, job: JobId, failure: &Failure) -> String {
-    let mut text = safe(&failure.describe()).into_owned();
     let state = state.job(job);
-    if state.attempts > 0 && failure.seconds > 0.0 {
-        text.push_str(&format!(" after {}", seconds(failure.seconds)));
-    }
+    let mut text = failure_text(failure, state.attempts > 0);
     if state.failures > 1 {
         text.push_str(&format!(", {} tries", state.failures));
     }
     text
+}
+
+/// `exit code 3 after 0.4 s`, `timeout: took longer than 1.0 s, ended after 11 s`. `timed`: with how long it took.
+pub(crate) fn failure_text(failure: &Failure, timed: bool) -> String {
+    let mut text = safe(&failure.describe()).into_owned();
+    if timed && failure.seconds > 0.0 {
+        // A message reads on to its own end.
+        let ended = if failure.message.is_some() { ", ended" } else { "" };
+        text.push_str(&format!("{ended} after {}", seconds(failure.seconds)));
+    }
+    text
+}
+
+/// What an engine tells of the past before it starts anything.
+fn belongs_to_opening(event: &Event) -> bool {
+    match event {
+        Event::JobSucceeded { .. }
+        | Event::JobRetrying { .. }
+        | Event::JobRequeued { .. }
+        | Event::JobSkipped { .. } => true,
+        Event::JobFailed { failure, .. } => failure.reason == FailReason::Lost,
+        _ => false,
+    }
 }

@@ -78,6 +78,16 @@ pub(crate) fn jobs(n: u32) -> String {
     if n == 1 { "1 job".to_owned() } else { format!("{} jobs", number(n)) }
 }
 
+/// `1 reason`, `3 reasons`.
+pub(crate) fn plural(n: usize, word: &str) -> String {
+    if n == 1 { format!("1 {word}") } else { format!("{n} {word}s") }
+}
+
+/// `just now`, `12 s ago`.
+pub(crate) fn ago(span: Millis) -> String {
+    if span.0 < 1000 { "just now".to_owned() } else { format!("{span} ago") }
+}
+
 /// Seconds from an event, as people say them.
 pub(crate) fn seconds(seconds: f64) -> Millis {
     // Negative, NaN and infinite values come to rest at the ends.

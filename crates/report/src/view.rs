@@ -16,7 +16,7 @@ use crate::output::{LIVE, Output, Said, Stream};
 use crate::pace::Pace;
 use crate::palette::Palette;
 use crate::plain::{Plain, beat};
-use crate::prefix::{Prefix, widest_name};
+use crate::prefix::Prefix;
 use crate::screen::{Screen, Sink};
 use crate::summary::Summed;
 use crate::teller::Teller;
@@ -49,7 +49,6 @@ pub(crate) struct View {
     /// Lanes this engine has used: they keep their line, so that the frame stays still.
     lanes: BTreeSet<LaneId>,
     prefix: Prefix,
-    widest_name: usize,
     teller: Teller,
     plain: Plain,
     screen: Screen,
@@ -84,8 +83,10 @@ impl View {
             output: tails.then(|| Output::new(dir.clone(), Arc::clone(&plan), LIVE)),
             running: BTreeMap::new(),
             lanes: BTreeSet::new(),
-            prefix: Prefix::new(&plan, palette),
-            widest_name: widest_name(&plan),
+            prefix: match mode {
+                Mode::Tty => Prefix::on_terminal(&plan, palette, look.size().0),
+                _ => Prefix::whole(&plan, palette),
+            },
             teller: Teller::new(palette),
             plain: Plain::default(),
             screen: Screen::new(err),
@@ -133,6 +134,7 @@ impl View {
         self.lanes.clear();
         self.pace.on_engine();
         self.hear_rest();
+        self.prefix.on_engine();
     }
 
     fn on_job(&mut self, job: JobId, record: &Record) {
@@ -142,6 +144,7 @@ impl View {
                     Running { lane: *lane, attempt: *attempt, since: record.time, gpus: gpus.clone() };
                 self.running.insert(job, running);
                 self.lanes.insert(*lane);
+                self.prefix.on_start(job, *lane);
                 self.plain.on_start(job, record.time);
                 if let Some(output) = &mut self.output {
                     output.start(job, *attempt);
@@ -150,25 +153,38 @@ impl View {
             Event::JobSucceeded { attempt, .. } | Event::JobFailed { attempt, .. } => {
                 self.running.remove(&job);
                 self.plain.on_end(job);
-                let Self { output, prefix, plan, screen, .. } = self;
-                let Some(output) = output else { return };
-                // What an earlier engine started and lost is not shown again.
-                if self.silent || !output.follows(job, *attempt) {
-                    output.forget(job);
-                } else {
-                    let mut hear = |said: Said<'_>| screen.line(&prefix.said(plan, &said));
-                    self.log_bytes += output.end(job, *attempt, &mut hear);
-                }
+                self.hear_end(job, *attempt);
+                self.prefix.on_end(job);
             }
             _ => {}
         }
     }
 
-    /// The past was taken in: of the output so far only the end is shown, and none where nobody works any more.
-    pub(crate) fn on_caught_up(&mut self, keep: u64) {
-        let live = self.dir.is_live();
-        if let Some(output) = &mut self.output {
-            if live { output.skip_to_end(keep) } else { output.forget_all() }
+    /// The rest of what a job printed that has ended.
+    fn hear_end(&mut self, job: JobId, attempt: Attempt) {
+        let Self { output, prefix, plan, screen, .. } = self;
+        let Some(output) = output else { return };
+        // What an earlier engine started and lost is not shown again.
+        if self.silent || !output.follows(job, attempt) {
+            output.forget(job);
+        } else {
+            let mut hear = |said: Said<'_>| screen.line(&prefix.said(plan, &said));
+            self.log_bytes += output.end(job, attempt, &mut hear);
+        }
+    }
+
+    /// The past was taken in: of the output so far only the end is shown, and none where nobody works on these jobs
+    /// any more. `before`: all of it happened before the engine that works now.
+    pub(crate) fn on_caught_up(&mut self, keep: u64, before: bool) {
+        if before || !self.dir.is_live() {
+            self.running.clear();
+            self.lanes.clear();
+            self.prefix.on_engine();
+            if let Some(output) = &mut self.output {
+                output.forget_all();
+            }
+        } else if let Some(output) = &mut self.output {
+            output.skip_to_end(keep);
         }
     }
 
@@ -209,6 +225,7 @@ impl View {
         }
         self.drawn = Some(now);
         let (columns, rows) = self.look.size();
+        self.prefix.fit(&self.plan, columns);
         let frame = self.frame(now, true);
         self.screen.draw(render(&frame, self.palette, columns, rows), columns)
     }
@@ -252,7 +269,7 @@ impl View {
             left: left.filter(|_| self.state.held.is_none() && !self.state.finished),
             held: self.state.held.as_deref().map(|because| safe(because).into_owned()),
             lanes: if with_lanes { self.lane_rows(now) } else { Vec::new() },
-            widest_name: self.widest_name,
+            name_columns: self.prefix.columns(),
         }
     }
 
@@ -273,7 +290,8 @@ impl View {
                 let text =
                     text.map(|(text, _)| clean(text, false).trim().replace('\t', " ")).unwrap_or_default();
                 let job = LaneJob {
-                    name: self.plan.job_name(**job),
+                    name: self.prefix.name(&self.plan, **job),
+                    style: self.prefix.style(**job),
                     attempt: running.attempt.0,
                     elapsed: now.since(running.since),
                     text,
@@ -294,9 +312,10 @@ impl View {
     }
 
     /// Writes the JSON lines gathered.
-    pub(crate) fn write_json(&mut self) -> io::Result<()> {
+    pub(crate) fn write_json(&mut self) {
         let json = std::mem::take(&mut self.json);
-        self.out.write(json.as_bytes())
+        // A sink that takes no more marks itself as gone; the run matters more than who listens.
+        let _ = self.out.write(json.as_bytes());
     }
 
     /// Writes lines before the tick is over where very many have gathered.

@@ -8,7 +8,7 @@ use std::rc::Rc;
 use std::sync::Arc;
 
 use gpulane_report::{End, Live, Look, Mode};
-use scene::{Scene, Seen, at, plan};
+use scene::{Scene, at, plan};
 
 fn failing() -> Scene {
     let mut scene = Scene::new(plan(&[("train", &["a", "b"])]));
@@ -91,11 +91,13 @@ impl Write for Failing {
 }
 
 #[test]
-fn a_reader_that_left_is_no_error_and_is_not_written_to_again() {
+fn a_writer_that_takes_no_more_is_no_error_and_is_not_written_to_again() {
     let scene = failing();
-    for mode in [Mode::Json, Mode::Plain, Mode::Tty] {
+    let modes = [Mode::Json, Mode::Plain, Mode::Tty];
+    let errors = [io::ErrorKind::BrokenPipe, io::ErrorKind::StorageFull, io::ErrorKind::Other];
+    for (mode, error) in modes.into_iter().flat_map(|mode| errors.map(|error| (mode, error))) {
         let calls = Rc::new(Cell::new(0));
-        let broken = || Box::new(Failing(Rc::clone(&calls), io::ErrorKind::BrokenPipe));
+        let broken = || Box::new(Failing(Rc::clone(&calls), error));
         let mut live =
             Live::new(scene.dir.clone(), Arc::clone(&scene.plan), mode, Look::PLAIN, broken(), broken());
         live.tick(None, at(200)).unwrap();
@@ -104,19 +106,4 @@ fn a_reader_that_left_is_no_error_and_is_not_written_to_again() {
         assert_eq!(live.state().counts.ended(), 2);
         assert!((1..=2).contains(&calls.get()), "{} calls in {mode:?}", calls.get());
     }
-}
-
-#[test]
-fn json_that_cannot_be_written_is_an_error() {
-    let scene = failing();
-    let full = Box::new(Failing(Rc::default(), io::ErrorKind::StorageFull));
-    let mut live = Live::new(
-        scene.dir.clone(),
-        Arc::clone(&scene.plan),
-        Mode::Json,
-        Look::PLAIN,
-        full,
-        Box::new(Seen::default()),
-    );
-    assert_eq!(live.tick(None, at(200)).unwrap_err().kind(), io::ErrorKind::StorageFull);
 }

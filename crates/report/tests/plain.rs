@@ -219,7 +219,7 @@ fn a_resumed_run_is_told_from_there() {
     live.tick(None, at(5000)).unwrap();
     live.tick(None, at(7000)).unwrap();
     let expected = "\
-ablation: goes on, 3 jobs to do on 2 simulated GPUs
+ablation: goes on, 4 jobs to do on 2 simulated GPUs
 ✗ train/lr=0.1 lost, does not count as a try
 … 1 tried afresh (0/4)
 ";
@@ -235,6 +235,7 @@ fn a_watcher_sees_the_last_words_of_jobs_whose_engine_was_replaced() {
     scene.says("train/lr=0.1", 1, "stdout", b"before the crash");
     scene.event(5000, Event::RunResumed { gpulane: "0.1.0".into(), machine: scene::machine(2), pid: 2 });
     live.tick(None, at(5000)).unwrap();
+    live.tick(None, at(5600)).unwrap();
     assert!(err.text().contains("train/lr=0.1 │ before the crash\nablation: goes on"), "{}", err.text());
 }
 
@@ -245,4 +246,84 @@ fn what_an_event_quotes_cannot_reach_the_terminal() {
     scene.started(2).event(1, Event::StartsHeld { because: "disk full\n\x1b[2Jgone".into() });
     live.tick(None, at(10)).unwrap();
     assert!(err.text().ends_with("! no new starts: disk full\\x0agone\n"), "{}", err.text());
+}
+
+#[test]
+fn resume_shows_nothing_of_what_the_last_engine_left() {
+    let mut scene = sweep();
+    // As `resume` does it: the new engine has the run already, the journal still ends with the old one.
+    let _engine = scene.dir.lock().unwrap();
+    scene.started(2).job_started(0, "train/lr=0.1", 1, 0).job_started(0, "train/lr=0.2", 1, 1);
+    scene.says("train/lr=0.1", 1, "stdout", b"start 1 try 1\n");
+    let (mut live, _, err) = scene.live(Mode::Plain, Look::PLAIN);
+    live.catch_up(Some(std::fs::metadata(scene.dir.journal_file()).unwrap().len())).unwrap();
+    live.tick(Some(0), at(4000)).unwrap();
+    scene.event(5000, Event::RunResumed { gpulane: "0.1.0".into(), machine: scene::machine(2), pid: 2 });
+    for job in ["train/lr=0.1", "train/lr=0.2"] {
+        let failure = Failure::because(FailReason::Lost);
+        scene.event(5000, Event::JobFailed { job: job.into(), attempt: Attempt(1), failure });
+    }
+    scene.job_started(5010, "train/lr=0.1", 2, 0);
+    scene.says("train/lr=0.1", 2, "stdout", b"start 1 try 2\n");
+    live.tick(None, at(5020)).unwrap();
+    let expected = "\
+ablation: goes on, 4 jobs to do on 2 simulated GPUs
+✗ train/lr=0.1 lost, does not count as a try
+✗ train/lr=0.2 lost, does not count as a try
+train/lr=0.1 │ start 1 try 2
+";
+    assert_eq!(err.text(), expected);
+}
+
+#[test]
+fn what_resume_tries_afresh_is_counted_in_its_heading() {
+    let mut scene = sweep();
+    scene.started(2).job_started(0, "train/lr=0.2", 1, 1).job_failed(10, "train/lr=0.2", 1, 1, 0.01);
+    for job in ["train/lr=0.1", "train/lr=0.3", "eval/lr=0.1"] {
+        scene.job_succeeded(20, job, 0.01);
+    }
+    scene.finished(20, 3, 1, 0);
+    let (mut live, _, err) = scene.live(Mode::Plain, Look::PLAIN);
+    live.catch_up(None).unwrap();
+    scene.event(60_000, Event::RunResumed { gpulane: "0.1.0".into(), machine: scene::machine(2), pid: 2 });
+    live.tick(None, at(60_000)).unwrap();
+    scene.event(60_001, Event::JobRequeued { job: "train/lr=0.2".into() });
+    scene.job_started(60_002, "train/lr=0.2", 2, 0).job_succeeded(61_000, "train/lr=0.2", 1.0);
+    scene.finished(62_000, 4, 0, 0);
+    live.finish(&End::Finished, at(62_000)).unwrap();
+    let text = err.text();
+    assert!(text.starts_with("ablation: goes on, 1 job to do on 2 simulated GPUs\n"), "{text}");
+    assert!(text.contains("✓ 4 jobs succeeded in 2.0 s (1m 02s since the run began)\n"), "{text}");
+}
+
+#[test]
+fn names_are_never_shortened_outside_of_terminals() {
+    let long = ["learning_rate=0.1,model=resnet50_pretrained_imagenet", "learning_rate=0.2,model=x"];
+    let mut scene = Scene::new(plan(&[("run", &long)]));
+    let (mut live, _, err) = scene.live(Mode::Plain, Look::PLAIN);
+    scene.started(2);
+    for (lane, name) in (0..).zip(long) {
+        scene.job_started(0, &format!("run/{name}"), 1, lane);
+        scene.says(&format!("run/{name}"), 1, "stdout", b"hello\n");
+    }
+    live.tick(None, at(10)).unwrap();
+    let text = err.text();
+    assert!(text.contains("\nrun/learning_rate=0.1,model=resnet50_pretrained_imagenet │ hello\n"), "{text}");
+    assert!(text.contains("\nrun/learning_rate=0.2,model=x            │ hello\n"), "{text}");
+}
+
+#[test]
+fn a_failure_without_a_word_points_nowhere() {
+    let mut scene = sweep();
+    let (mut live, _, err) = scene.live(Mode::Plain, Look::PLAIN);
+    scene.started(2).job_started(0, "train/lr=0.1", 1, 0);
+    scene.says("train/lr=0.1", 1, "stderr", b"");
+    let mut failure = Failure::because(FailReason::Timeout);
+    (failure.message, failure.seconds) = (Some("took longer than 1.0 s".into()), 11.0);
+    scene.event(11_000, Event::JobFailed { job: "train/lr=0.1".into(), attempt: Attempt(1), failure });
+    live.finish(&End::Finished, at(11_000)).unwrap();
+    let text = err.text();
+    let expected =
+        "\n\n✗ train/lr=0.1 timeout: took longer than 1.0 s, ended after 11 s\n  it printed nothing\n\n";
+    assert!(text.contains(expected), "{text}");
 }

@@ -7,7 +7,8 @@ use std::sync::Arc;
 use gpulane_core::Core;
 use gpulane_model::{Attempt, Event, Millis, StageId};
 use gpulane_report::{
-    Logs, Look, Phase, RunFacts, RunRow, Snapshot, Which, runs_json, runs_table, status, status_json,
+    Logs, Look, Phase, RunFacts, RunRow, Snapshot, Which, job_detail, job_detail_json, runs_json, runs_table,
+    status, status_json,
 };
 use scene::{Scene, Seen, at, plan};
 
@@ -76,10 +77,23 @@ fn a_run_without_engine_says_how_to_go_on() {
     };
     let text = scene.masked(&status(&snapshot, Look::PLAIN, false));
     assert!(
-        text.starts_with("ablation: interrupted 59 s ago on 2 simulated GPUs\nRUN\n! Ctrl-C\n"),
+        text.starts_with("ablation: interrupted after 6.0 s, 59 s ago, on 2 simulated GPUs\nRUN\n! Ctrl-C\n"),
         "{text}"
     );
-    assert!(text.contains("gpu 0  train/lr=0.3  cut off"), "{text}");
+    assert!(
+        text.contains("\nWere running: cut off (resume runs them again)\n  gpu 0  train/lr=0.3\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("all    ━━××╌╌╌╌╌╌╌╌╌╌╌╌   2/7          1       1        0        0        5\n"),
+        "{text}"
+    );
+    assert!(
+        text.contains("train/lr=0.5  and 1 more  interrupted; `gpulane resume RUN` continues\n"),
+        "{text}"
+    );
+    let value: serde_json::Value = serde_json::from_str(&status_json(&snapshot)).unwrap();
+    assert_eq!((&value["running"], &value["jobs"][2]["state"]), (&0.into(), &"cut_off".into()));
     assert!(text.ends_with("\nTo go on with the 5 jobs left: gpulane resume RUN\n"), "{text}");
 }
 
@@ -122,6 +136,111 @@ fn status_as_json_has_names_and_numbers() {
     assert_eq!(value["failed_jobs"][0]["reason"], "exit");
 }
 
+/// One of each state.
+fn motley() -> Scene {
+    let mut scene = half_way();
+    scene.event(5000, Event::JobSkipped { job: "eval/all".into(), because: "train/lr=0.2 failed".into() });
+    scene
+}
+
+#[test]
+fn all_lists_every_job() {
+    let scene = motley();
+    let state = scene.state();
+    let core = Core::observe(Arc::clone(&scene.plan), state.machine.clone().unwrap(), &state);
+    let now = at(65_000);
+    let snapshot =
+        Snapshot { dir: &scene.dir, plan: &scene.plan, state: &state, live: true, core: Some(&core), now };
+    let text = scene.masked(&status(&snapshot, Look::PLAIN, true));
+    let expected = "
+  job           state        took  tries  why
+  train/lr=0.1  succeeded   4.0 s      1
+  train/lr=0.2  failed      5.0 s      1  exit code 3                                 RUN/jobs/train/lr=0.2/attempt-1/stderr.log
+  train/lr=0.3  running    1m 01s      1
+  train/lr=0.4  running    1m 00s      2
+  train/lr=0.5  waiting                   all 2 lanes are busy; next in line
+  train/lr=0.6  waiting                   all 2 lanes are busy; 1 job before it
+  eval/all      skipped                   train/lr=0.2 failed
+";
+    let squeezed = |text: &str| -> Vec<String> {
+        text.lines().map(|line| line.split_whitespace().collect::<Vec<_>>().join(" ")).collect()
+    };
+    let list = text.find("\n  job ").unwrap();
+    let to = text.find("\nTo watch").unwrap();
+    assert_eq!(squeezed(&text[list..to]), squeezed(expected));
+    let short = status(&snapshot, Look::PLAIN, false);
+    assert!(short.contains("\nSkipped\n  eval/all    train/lr=0.2 failed\n"), "{short}");
+    assert!(short.contains("  eval   ················   1/1 "), "{short}");
+    let value: serde_json::Value = serde_json::from_str(&status_json(&snapshot)).unwrap();
+    let states: Vec<&str> =
+        value["jobs"].as_array().unwrap().iter().map(|job| job["state"].as_str().unwrap()).collect();
+    assert_eq!(states, ["succeeded", "failed", "running", "running", "waiting", "waiting", "skipped"]);
+    assert_eq!((&value["jobs"][1]["reason"], &value["jobs"][1]["code"]), (&"exit".into(), &3.into()));
+    assert_eq!(value["jobs"][6]["reason"], "train/lr=0.2 failed");
+}
+
+#[test]
+fn one_job_in_full() {
+    let scene = motley();
+    let state = scene.state();
+    let now = at(65_000);
+    let snapshot =
+        Snapshot { dir: &scene.dir, plan: &scene.plan, state: &state, live: false, core: None, now };
+    let detail = |job: &str| scene.masked(&job_detail(&snapshot, scene.id(job), Look::PLAIN));
+    let expected = "\
+train/lr=0.2: failed after 5.0 s
+  why:      exit code 3
+  tries:    1
+  log:      RUN/jobs/train/lr=0.2/attempt-1/stderr.log
+  │ ValueError: bad
+
+To try it again: gpulane resume RUN --failed
+";
+    assert_eq!(detail("train/lr=0.2"), expected);
+    let cut = detail("train/lr=0.3");
+    assert!(
+        cut.starts_with("train/lr=0.3: cut off\n  why:      resume runs it again\n  where:    gpu 0, "),
+        "{cut}"
+    );
+    assert!(cut.ends_with("  log:      it printed nothing\n\nTo go on: gpulane resume RUN\n"), "{cut}");
+    assert!(detail("eval/all").starts_with("eval/all: skipped\n  why:      train/lr=0.2 failed\n"));
+    let value = job_detail_json(&snapshot, scene.id("train/lr=0.2"));
+    let value: serde_json::Value = serde_json::from_str(&value).unwrap();
+    assert_eq!((&value["state"], &value["last_lines"][0]), (&"failed".into(), &"ValueError: bad".into()));
+}
+
+#[test]
+fn a_hundred_thousand_jobs_are_no_trouble() {
+    let names: Vec<String> = (0..100_000).map(|n| format!("n={n}")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut scene = Scene::new(plan(&[("many", &names)]));
+    scene.started(1);
+    let state = scene.state();
+    let core = Core::observe(Arc::clone(&scene.plan), state.machine.clone().unwrap(), &state);
+    let now = at(0);
+    let snapshot =
+        Snapshot { dir: &scene.dir, plan: &scene.plan, state: &state, live: true, core: Some(&core), now };
+    let begun = std::time::Instant::now();
+    let value: serde_json::Value = serde_json::from_str(&status_json(&snapshot)).unwrap();
+    assert_eq!(value["jobs"].as_array().unwrap().len(), 100_000);
+    assert!(status(&snapshot, Look::PLAIN, true).lines().count() > 100_000);
+    assert!(begun.elapsed().as_secs() < 20, "{:?}", begun.elapsed());
+}
+
+#[test]
+fn the_list_and_the_run_agree_on_how_long_it_took() {
+    let mut scene = half_way();
+    scene.event(60_000, Event::RunResumed { gpulane: "0.1.0".into(), machine: scene::machine(2), pid: 2 });
+    let state = scene.state();
+    let now = at(65_000);
+    let snapshot =
+        Snapshot { dir: &scene.dir, plan: &scene.plan, state: &state, live: true, core: None, now };
+    let text = status(&snapshot, Look::PLAIN, false);
+    assert!(text.starts_with("ablation: running for 1m 05s (5.0 s since it was resumed) on 2"), "{text}");
+    let rows = [RunRow { name: "r".into(), known: Ok(RunFacts::of(&state, true)) }];
+    assert!(runs_table(&rows, Look::PLAIN, now).contains(" 1m 05s  1m 05s ago"));
+}
+
 #[test]
 fn the_list_of_runs() {
     let scene = half_way();
@@ -159,6 +278,25 @@ fn logs_of_one_job_are_bare_and_of_the_newest_attempt() {
         let (mut view, seen) = logs(&scene, Which::Job(job, attempt));
         view.show().unwrap();
         assert_eq!(seen.text(), expected);
+    }
+}
+
+#[test]
+fn logs_that_are_not_there_say_why() {
+    let scene = motley();
+    scene.says("train/lr=0.1", 1, "stdout", b"words\n");
+    for (job, attempt, expected) in [
+        ("train/lr=0.1", None, None),
+        ("train/lr=0.1", Some(9), Some("train/lr=0.1 has 1 attempt, not 9")),
+        ("train/lr=0.4", Some(0), Some("train/lr=0.4 has 2 attempts, not 0")),
+        ("train/lr=0.4", Some(1), Some("attempt 1 of train/lr=0.4 printed nothing")),
+        ("train/lr=0.3", None, Some("train/lr=0.3 has printed nothing so far")),
+        ("train/lr=0.5", None, Some("train/lr=0.5 has not started yet")),
+        ("eval/all", Some(1), Some("eval/all was skipped: train/lr=0.2 failed")),
+    ] {
+        let (mut view, _) = logs(&scene, Which::Job(scene.id(job), attempt.map(Attempt)));
+        view.show().unwrap();
+        assert_eq!(view.nothing_to_show().as_deref(), expected);
     }
 }
 

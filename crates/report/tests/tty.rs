@@ -168,3 +168,26 @@ fn colours_are_always_closed() {
     }
     assert!(!text.contains("\x1b[2J") && !text.contains("\x1b[H"), "{text:?}");
 }
+
+#[test]
+fn jobs_that_run_side_by_side_differ_in_name_and_colour() {
+    let names: Vec<String> =
+        (0..12).map(|n| format!("learning_rate=0.{n},model=resnet50_pretrained_imagenet")).collect();
+    let names: Vec<&str> = names.iter().map(String::as_str).collect();
+    let mut scene = Scene::new(plan(&[("run", &names)]));
+    let (mut live, _, err) = scene.live(Mode::Tty, Look { color: true, size: Size::Fixed(120, 40), ..LOOK });
+    scene.started(12);
+    for (lane, name) in (0..).zip(&names) {
+        // Every other lane, as jobs of two GPUs have it.
+        scene.job_started(0, &format!("run/{name}"), 1, lane % 6 * 2 + lane / 6);
+    }
+    live.tick(None, at(1000)).unwrap();
+    let text = err.take();
+    let rows: Vec<&str> = text.lines().filter(|line| line.contains("gpu ")).collect();
+    let colors: Vec<&str> = rows.iter().filter_map(|row| row.split('\x1b').nth(3)).collect();
+    assert_eq!((rows.len(), colors.len()), (12, 12), "{text}");
+    for n in 0..12 {
+        assert!(text.contains(&format!("run/learning_rate=0.{n},…")), "{text}");
+    }
+    assert!(colors.windows(2).all(|pair| pair[0][..4] != pair[1][..4]), "{colors:?}");
+}

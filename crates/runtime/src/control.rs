@@ -1,6 +1,6 @@
 //! Requests to a live run from other commands: small files in the run's `control` directory, which the engine
-//! watches. A file is written aside and renamed, so the engine never sees half a request; if no engine lives, the
-//! next one clears what is left.
+//! watches. A file is written aside and renamed, so the engine never sees half a request; if no engine lives, what is
+//! left is cleared before the next begins.
 
 use std::io;
 use std::path::PathBuf;
@@ -28,6 +28,11 @@ pub fn leave(dir: &RunDir, request: &Request) -> io::Result<PathBuf> {
 
 fn unique() -> u128 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_nanos())
+}
+
+/// Removes requests to an engine that is gone: they were not meant for the next.
+pub fn clear(dir: &RunDir) {
+    take(dir);
 }
 
 /// Takes every request there is, in no particular order. A file that is no request is removed all the same.

@@ -1,10 +1,11 @@
 //! The front's side: start guardian and engine, pass signals on, learn how far the journal is durable and how it
 //! all ended. It shows nothing itself; the command line reads the journal for that.
 
+use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Stdio};
@@ -75,14 +76,38 @@ pub struct Front {
     partial: Vec<u8>,
     durable: File,
     signals: Signals,
+    /// Signals read but not yet told.
+    waiting: VecDeque<i32>,
     /// Held open as long as we live; the guardian sees it close.
-    _lifeline: Option<OwnedFd>,
+    lifeline: Option<OwnedFd>,
+}
+
+/// How much of the journal may be announced.
+#[derive(Debug)]
+pub struct Durable(File);
+
+impl Durable {
+    /// In bytes from its beginning.
+    pub fn bytes(&self) -> u64 {
+        let mut bytes = [0; 8];
+        self.0.read_exact_at(&mut bytes, 0).map_or(0, |()| u64::from_ne_bytes(bytes))
+    }
+}
+
+/// What ends us in order. Under `nohup` a hangup is ignored, and stays so.
+fn signals_for_us() -> Vec<i32> {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let ignored =
+        status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
+    let ignored = ignored.unwrap_or(0);
+    let listen = |signal: &i32| *signal != libc::SIGHUP || ignored & (1 << (libc::SIGHUP - 1)) == 0;
+    [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].into_iter().filter(listen).collect()
 }
 
 impl Front {
     /// Starts the engine on `dir`, whose lock is handed over.
     pub fn launch(dir: &RunDir, lock: &RunLock, request: StartRequest) -> io::Result<Self> {
-        let signals = Signals::listen(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP])?;
+        let signals = Signals::listen(&signals_for_us())?;
         let (link, engine_link) = UnixStream::pair()?;
         link.set_nonblocking(true)?;
         let durable: File = rustix::fs::memfd_create("gpulane-durable", MemfdFlags::CLOEXEC)?.into();
@@ -99,7 +124,7 @@ impl Front {
         if let Some(end) = &lifeline_end {
             inherit(end)?;
         }
-        let log = OpenOptions::new().create(true).append(true).open(dir.engine_log())?;
+        let log = OpenOptions::new().create(true).append(true).mode(0o600).open(dir.engine_log())?;
         let guardian = Orders {
             dir: dir.root().to_owned(),
             request,
@@ -119,14 +144,25 @@ impl Front {
             partial: Vec::new(),
             durable,
             signals,
-            _lifeline: lifeline,
+            waiting: VecDeque::new(),
+            lifeline,
         })
     }
 
-    /// How many bytes of the journal are durable: what may be announced.
-    pub fn durable(&self) -> u64 {
-        let mut bytes = [0; 8];
-        self.durable.read_exact_at(&mut bytes, 0).map_or(0, |()| u64::from_ne_bytes(bytes))
+    /// Where to read how many bytes of the journal are durable: what may be announced.
+    pub fn durable(&self) -> io::Result<Durable> {
+        Ok(Durable(self.durable.try_clone()?))
+    }
+
+    /// Whether we were told to stop since the last look.
+    pub fn signal_came(&mut self) -> bool {
+        self.waiting.extend(self.signals.take());
+        !self.waiting.is_empty()
+    }
+
+    /// Lets go of the guardian: it ends everything at once.
+    pub fn cut_lifeline(&mut self) {
+        self.lifeline = None;
     }
 
     /// What the engine said since the last call.
@@ -158,8 +194,9 @@ impl Front {
             Err(error) => return Err(error.into()),
         }
         let guardian_ended = !fds[0].revents().is_empty();
-        if let Some(signal) = self.signals.take().first() {
-            return Ok(Tick::Signal(*signal));
+        self.waiting.extend(self.signals.take());
+        if let Some(signal) = self.waiting.pop_front() {
+            return Ok(Tick::Signal(signal));
         }
         if guardian_ended {
             return Ok(Tick::Ended(self.end()?));

@@ -2,14 +2,14 @@
 //! to the front's process group does not reach it. It does nothing but wait; when the engine or the front is gone,
 //! it ends whatever is left and only then gives the run's lock back by exiting.
 
-use std::io;
+use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, pidfd_open, wait, waitpid};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, pidfd_open, wait};
 
 use crate::orders::{ENGINE, Orders};
 use crate::process::descriptors::adopt;
@@ -20,7 +20,11 @@ use crate::process::tree::{self, Table};
 const PATIENCE: Duration = Duration::from_secs(20);
 
 pub(crate) fn main() -> u8 {
-    guard().unwrap_or_else(|_| gpulane_model::ExitCode::Internal.code())
+    guard().unwrap_or_else(|error| {
+        // Standard error is the run's engine log.
+        let _ = writeln!(io::stderr(), "guardian: {error}");
+        gpulane_model::ExitCode::Internal.code()
+    })
 }
 
 fn guard() -> io::Result<u8> {
@@ -72,16 +76,19 @@ fn end_everything(engine: Pid) -> Option<WaitStatus> {
     let children = Children::open();
     let mut status = None;
     let begun = Instant::now();
-    // The engine first, so that it starts nothing more; reaped by name, so that its status is not lost.
+    // The engine first, so that it starts nothing more. Nothing here waits for one process alone: an engine stuck
+    // in the kernel must not keep its jobs alive.
     if let Some(process) = tree::look(engine) {
         tree::signal(&process, Signal::KILL);
     }
-    if let Ok(Some((_, ended))) = waitpid(Some(engine), WaitOptions::empty()) {
-        status = Some(ended);
-    }
     loop {
         match wait(WaitOptions::NOHANG) {
-            Ok(Some(_)) => continue,
+            Ok(Some((pid, ended))) => {
+                if pid == engine {
+                    status = Some(ended);
+                }
+                continue;
+            }
             Ok(None) => {}
             Err(_) => return status,
         }

@@ -17,7 +17,7 @@ mod process;
 
 pub mod control;
 
-pub use front::{EngineEnd, Front, Message, Tick};
+pub use front::{Durable, EngineEnd, Front, Message, Tick};
 pub use orders::{ENGINE, GUARDIAN, StartRequest};
 pub use placeholders::Placeholders;
 
@@ -29,6 +29,11 @@ pub fn guardian_main() -> u8 {
 /// The engine's `main`, when this program was started under the name [`ENGINE`]. Returns the exit code.
 pub fn engine_main() -> u8 {
     engine::main()
+}
+
+/// Whether this file can be executed.
+pub fn is_program(path: &std::path::Path) -> bool {
+    process::image::is_executable(path)
 }
 
 /// Finds a program as a job's start would: `None` if it is not there.

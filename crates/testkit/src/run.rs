@@ -132,10 +132,22 @@ impl Live {
         rustix::process::kill_process(pid, signal).expect("gpulane can be signalled");
     }
 
-    /// Waits for its end.
+    /// Waits for its end. One that does not come is ended, and the test with it.
     pub fn wait(mut self) -> Finished {
+        let pid = rustix::process::Pid::from_raw(self.pid()).expect("a process id");
         let child = self.child.take().expect("it was started");
-        finished(&child.wait_with_output().expect("gpulane can be waited for"))
+        let (ended, watch) = std::sync::mpsc::channel::<()>();
+        let watchdog = std::thread::spawn(move || {
+            let late = watch.recv_timeout(crate::DEADLINE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout);
+            if late {
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+            }
+            late
+        });
+        let output = child.wait_with_output().expect("gpulane can be waited for");
+        drop(ended);
+        assert!(!watchdog.join().expect("the watchdog lives"), "gpulane did not end: {output:?}");
+        finished(&output)
     }
 }
 

@@ -44,12 +44,17 @@ pub(crate) fn cancel(args: &Cancel) -> ExitCode {
             return ExitCode::NothingToDo;
         }
         if begun.elapsed() > PATIENCE {
+            let _ = std::fs::remove_file(&request);
             say::error("the engine did not take the request; is the machine overloaded?");
             return ExitCode::Internal;
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    let what = if count == 0 { "all jobs".to_owned() } else { format!("{count} jobs") };
+    let what = match count {
+        0 => "all jobs".to_owned(),
+        1 => "1 job".to_owned(),
+        _ => format!("{count} jobs"),
+    };
     say::progress(format!("cancelling {what}; `gpulane status {}` shows how it goes", args.run));
     ExitCode::Success
 }

@@ -4,7 +4,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 
 use gpulane_model::{ExitCode, Plan, RunSettings};
-use gpulane_plan::{Outcome, Source};
+use gpulane_plan::{Outcome, Severity, Source};
 
 use crate::args::Check;
 use crate::{preflight, say};
@@ -13,8 +13,7 @@ pub(crate) fn check(args: &Check) -> ExitCode {
     let settings = RunSettings { cwd: cwd(), gpus: "all".to_owned(), lanes: None };
     match read_plan(&args.plan, settings) {
         Ok(plan) => {
-            let (jobs, stages) = (plan.jobs.len(), plan.stages.len());
-            say::progress(format!("{}: ok, {jobs} jobs in {stages} stages", args.plan.display()));
+            say::progress(format!("{}: ok, {}", args.plan.display(), size(&plan)));
             ExitCode::Success
         }
         Err(code) => code,
@@ -41,18 +40,22 @@ pub(crate) fn read_plan(path: &Path, settings: RunSettings) -> Result<Plan, Exit
 }
 
 /// Says what was found; the plan, if nothing was wrong.
-pub(crate) fn accept(source: &Source, outcome: Outcome) -> Result<Plan, ExitCode> {
+pub(crate) fn accept(source: &Source, mut outcome: Outcome) -> Result<Plan, ExitCode> {
+    if let Some(plan) = &outcome.plan {
+        outcome.diagnostics.extend(preflight::programs(source, plan));
+    }
     if !outcome.diagnostics.is_empty() {
         let color = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
         say::progress(gpulane_plan::render(source, &outcome.diagnostics, color).trim_end());
     }
-    let plan = outcome.plan.ok_or(ExitCode::BadInput)?;
-    let missing = preflight::missing_programs(&plan);
-    for (stage, program) in &missing {
-        say::error(format!("stage `{stage}`: `{program}` is not on the PATH"));
-        say::hint("install it, activate its environment, or write the program's path");
-    }
-    if missing.is_empty() { Ok(plan) } else { Err(ExitCode::BadInput) }
+    let wrong = outcome.diagnostics.iter().any(|found| found.severity == Severity::Error);
+    outcome.plan.filter(|_| !wrong).ok_or(ExitCode::BadInput)
+}
+
+/// `13 jobs in 1 stage`.
+pub(crate) fn size(plan: &Plan) -> String {
+    let count = |number: usize, what: &str| format!("{number} {what}{}", if number == 1 { "" } else { "s" });
+    format!("{} in {}", count(plan.jobs.len(), "job"), count(plan.stages.len(), "stage"))
 }
 
 /// The directory jobs run in.

@@ -52,7 +52,15 @@ pub(crate) fn demo(args: &Demo) -> ExitCode {
 
 fn unpack(dir: &Path) -> io::Result<()> {
     std::fs::create_dir_all(dir)?;
-    FILES.into_iter().try_for_each(|(name, text)| std::fs::write(dir.join(name), text))
+    for (name, text) in FILES {
+        let path = dir.join(name);
+        match std::fs::read_to_string(&path) {
+            Ok(there) if there == text => {}
+            Ok(_) => say::note(format!("{} was changed and is used as it is", path.display())),
+            Err(_) => std::fs::write(path, text)?,
+        }
+    }
+    Ok(())
 }
 
 /// The next free `run-N`.

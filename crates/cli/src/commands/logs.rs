@@ -33,7 +33,11 @@ pub(crate) fn logs(args: &Logs) -> ExitCode {
         while args.follow && dir.is_live() && !logs.tick()? {
             std::thread::sleep(LOOK_EVERY);
         }
-        logs.finish()
+        logs.finish()?;
+        if let Some(text) = logs.nothing_to_show() {
+            say::note(text);
+        }
+        Ok(())
     })();
     match shown {
         Ok(()) => ExitCode::Success,

@@ -31,7 +31,9 @@ pub(crate) fn resume(args: &Resume) -> ExitCode {
         gpus: args.gpus.clone(),
         lanes: args.lanes,
     };
-    match attach(&dir, lock, plan, request, &args.show) {
+    // Requests to the engine that is gone were not meant for this one.
+    gpulane_runtime::control::clear(&dir);
+    match attach(&dir, &lock, plan, request, &args.show) {
         Ok(ended) => ended.code,
         Err(error) => {
             say::error(format!("cannot resume: {error}"));

@@ -7,13 +7,13 @@ use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
 
-use gpulane_journal::{RunDir, RunDirError};
+use gpulane_journal::{RunDir, RunDirError, RunLock};
 use gpulane_model::{Attempt, ExitCode, Plan, RunSettings};
 use gpulane_plan::{AdHoc, Override};
 use gpulane_runtime::{Placeholders, StartRequest};
 
 use super::RUNS;
-use super::check::{accept, cwd, read_plan};
+use super::check::{accept, cwd, read_plan, size};
 use crate::args::{Engine, Run, Show};
 use crate::attach::{Ended, attach};
 use crate::say;
@@ -76,6 +76,7 @@ fn from_file(args: &Run, path: &Path, settings: RunSettings) -> Result<Plan, Exi
 
 /// Runs the plan in a directory of its own; also says which.
 pub(crate) fn start(plan: Plan, run_dir: Option<&Path>, show: &Show) -> (ExitCode, Option<RunDir>) {
+    let was_there = run_dir.is_some_and(Path::exists);
     let dir = match create(&plan, run_dir) {
         Ok(dir) => dir,
         Err(error) => {
@@ -83,23 +84,42 @@ pub(crate) fn start(plan: Plan, run_dir: Option<&Path>, show: &Show) -> (ExitCod
             return (ExitCode::BadInput, None);
         }
     };
-    let ended = begin(&dir, plan, show);
+    // First the lock: whoever has it may write here, and remove what it wrote.
+    let lock = match dir.lock() {
+        Ok(lock) if !dir.plan_file().exists() => lock,
+        Ok(_) => {
+            say::explain(&RunDirError::NotEmpty { path: dir.root().to_owned(), is_run: true });
+            return (ExitCode::BadInput, None);
+        }
+        Err(error) => {
+            say::explain(&error);
+            return (ExitCode::BadInput, None);
+        }
+    };
+    let ended = begin(&dir, &lock, plan, show);
     if ended.refused {
-        // Nothing was started, so nothing is kept. It was ours alone and empty a moment ago.
-        let _ = std::fs::remove_dir_all(dir.root());
+        empty(&dir, was_there);
     }
     (ended.code, Some(dir))
 }
 
-fn begin(dir: &RunDir, plan: Plan, show: &Show) -> Ended {
-    let refused = |code| Ended { code, refused: true };
-    let lock = match dir.freeze(&plan).and_then(|()| dir.lock()) {
-        Ok(lock) => lock,
-        Err(error) => {
-            say::explain(&error);
-            return refused(ExitCode::BadInput);
-        }
-    };
+/// Nothing was started, so nothing is kept: what we made is removed, a directory that was there stays.
+fn empty(dir: &RunDir, was_there: bool) {
+    if !was_there {
+        let _ = std::fs::remove_dir_all(dir.root());
+        return;
+    }
+    for entry in std::fs::read_dir(dir.root()).into_iter().flatten().flatten() {
+        let path = entry.path();
+        let _ = if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
+    }
+}
+
+fn begin(dir: &RunDir, lock: &RunLock, plan: Plan, show: &Show) -> Ended {
+    if let Err(error) = dir.freeze(&plan) {
+        say::explain(&error);
+        return Ended { code: ExitCode::BadInput, refused: true };
+    }
     let request = StartRequest { detached: show.detach, ..StartRequest::default() };
     attach(dir, lock, Arc::new(plan), request, show).unwrap_or_else(|error| {
         say::error(format!("cannot run: {error}"));
@@ -155,15 +175,20 @@ fn dry_run(plan: &Plan, args: &Run) {
     let mut text = String::new();
     for job in plan.job_ids() {
         let placeholders = Placeholders { dir: &dir, plan, job, attempt: Attempt(1), lane: None };
-        let argv: Vec<String> = placeholders.argv().iter().map(|word| quoted(word)).collect();
-        let _ = writeln!(text, "{}\t{}", plan.job_name(job), argv.join(" "));
+        let _ = if args.show.json {
+            let argv = placeholders.argv();
+            writeln!(text, "{}", serde_json::json!({ "job": plan.job_name(job), "argv": argv }))
+        } else {
+            let argv: Vec<String> = placeholders.argv().iter().map(|word| quoted(word)).collect();
+            writeln!(text, "{}\t{}", plan.job_name(job), argv.join(" "))
+        };
         if text.len() > 1 << 16 {
             say::data(&text);
             text.clear();
         }
     }
     say::data(text);
-    say::progress(format!("{} jobs in {} stages; nothing was started", plan.jobs.len(), plan.stages.len()));
+    say::progress(format!("{}; nothing was started", size(plan)));
 }
 
 /// As a shell would need it, for reading and copying; gpulane itself never uses a shell.

@@ -5,13 +5,13 @@ use std::sync::Arc;
 
 use gpulane_core::Core;
 use gpulane_journal::RunDir;
-use gpulane_model::{ExitCode, JobStatus, Millis, Plan, RunState};
+use gpulane_model::{ExitCode, Millis};
 use gpulane_report::{Look, RunFacts, RunRow, Snapshot};
 
 use super::{RUNS, find_job, fold, open};
 use crate::args::Status;
-use crate::attach::unix_now;
 use crate::say;
+use crate::view::unix_now;
 
 pub(crate) fn status(args: &Status) -> ExitCode {
     let look = Look::detect(&std::io::stdout());
@@ -30,38 +30,24 @@ pub(crate) fn status(args: &Status) -> ExitCode {
         }
     };
     let machine = state.machine.clone().filter(|_| live);
-    let core = machine.map(|machine| Core::observe(Arc::clone(&plan), machine, &state));
-    if let Some(name) = &args.job {
-        return one_job(&plan, &state, core.as_ref(), name);
-    }
+    let core = machine.map(|machine| Core::observe_at(Arc::clone(&plan), machine, &state, unix_now()));
     let snapshot =
         Snapshot { dir: &dir, plan: &plan, state: &state, live, core: core.as_ref(), now: unix_now() };
-    if args.json {
+    if let Some(name) = &args.job {
+        let job = match find_job(&plan, name) {
+            Ok(job) => job,
+            Err(code) => return code,
+        };
+        say::data(if args.json {
+            gpulane_report::job_detail_json(&snapshot, job) + "\n"
+        } else {
+            gpulane_report::job_detail(&snapshot, job, look)
+        });
+    } else if args.json {
         say::data(gpulane_report::status_json(&snapshot) + "\n");
     } else {
         say::data(gpulane_report::status(&snapshot, look, args.all));
     }
-    ExitCode::Success
-}
-
-fn one_job(plan: &Plan, state: &RunState, core: Option<&Core>, name: &str) -> ExitCode {
-    let job = match find_job(plan, name) {
-        Ok(job) => job,
-        Err(code) => return code,
-    };
-    let text = match &state.job(job).status {
-        JobStatus::Pending => match core.and_then(|core| core.waiting(job)) {
-            Some(waiting) => format!("waiting: {waiting}"),
-            None => "waiting: no engine works on this run; `gpulane resume` continues it".to_owned(),
-        },
-        JobStatus::Running { lane, pid, since } => {
-            format!("running for {} on lane {lane}, process {pid}", unix_now().since(*since))
-        }
-        JobStatus::Succeeded { seconds, .. } => format!("succeeded in {seconds:.1} s"),
-        JobStatus::Failed(failure) => format!("failed: {}", failure.describe()),
-        JobStatus::Skipped(because) => format!("skipped: {because}"),
-    };
-    say::data(format!("{}: {text}\n", plan.job_name(job)));
     ExitCode::Success
 }
 

@@ -8,8 +8,8 @@ use gpulane_report::{End, Live, Look, Mode};
 
 use super::open;
 use crate::args::Watch;
-use crate::attach::unix_now;
 use crate::say;
+use crate::view::unix_now;
 
 const LOOK_EVERY: Duration = Duration::from_millis(40);
 

@@ -2,6 +2,7 @@
 //! Slow and simple on purpose; shares no code with the core.
 
 mod facts;
+mod observed;
 mod starts;
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -65,6 +66,8 @@ pub(crate) struct Oracle {
     used: Vec<u32>,
     /// By stage: the latest job that was asked to start for the first time.
     newest: BTreeMap<StageId, JobId>,
+    /// The stage that keeps free lanes, and the one that keeps free cores: first until it starts a job or cannot.
+    keepers: [Option<StageId>; 2],
     hold: Hold,
     interrupted: bool,
     /// It was said to be urgent.
@@ -84,6 +87,7 @@ impl Oracle {
             used: past.jobs.iter().map(|job| job.attempts).collect(),
             folded: past,
             newest: BTreeMap::new(),
+            keepers: [None; 2],
             hold: Hold::Free,
             interrupted: false,
             urgent: false,
@@ -217,9 +221,11 @@ impl Oracle {
             }
             last = Some(effect);
         }
+        self.drop_keepers();
         for spawn in spawns {
             self.on_spawn(spawn);
         }
+        self.find_keepers();
         if self.outcome.is_some() {
             assert!(matches!(effects.last(), Some(Effect::Finish { .. })), "Finish comes last");
         }
@@ -309,6 +315,7 @@ impl Oracle {
     pub(crate) fn check(&self, core: &Core) {
         assert_eq!(core.counts(), self.folded.counts);
         assert_eq!(core.is_finished(), self.outcome.is_some());
+        self.check_observed(core);
         for (at, stage) in self.plan.stages.iter().enumerate() {
             assert!(stage.parallel == 0 || self.running(StageId::at(at)) <= stage.parallel as usize);
         }

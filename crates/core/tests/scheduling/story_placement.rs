@@ -1,6 +1,6 @@
 //! Who runs where: lanes, gangs, CPU-only jobs, what never fits.
 
-use gpulane_core::misfits;
+use gpulane_core::{Core, Timer, misfits};
 use gpulane_model::{Bytes, Cpus, Memory};
 
 use crate::scene::{Story, gpus, no_gpus, plan, stage, starts};
@@ -74,6 +74,73 @@ fn beside_a_waiting_gang_lanes_it_cannot_use_are_used() {
     }
     assert_eq!(starts(&run.exited("a/1", 1, 0)), ["z/0@2"], "big needs one lane of GPU 1, not both");
     assert_eq!(starts(&run.exited("a/0", 1, 0)), ["big/0@0"]);
+}
+
+#[test]
+fn a_gang_that_keeps_a_lane_goes_before_an_earlier_stage_back_from_its_limit() {
+    let a = stage("a", 8, |stage| stage.parallel = 1);
+    let b = stage("b", 1, |stage| stage.gpus = 2);
+    let c = stage("c", 8, |_| {});
+    let (mut run, told) = Story::begin(&plan(vec![a, b, c]), gpus(2, 1));
+    assert_eq!(starts(&told), ["a/0@0"], "b keeps GPU 1");
+    assert_eq!(starts(&run.succeed("a/0")), ["b/0@0"], "a/1 has to wait");
+    assert_eq!(starts(&run.succeed("b/0")), ["a/1@0", "c/0@1"]);
+    assert_eq!(starts(&run.succeed("a/1")), ["a/2@0"]);
+    assert_eq!(starts(&run.succeed("c/0")), ["c/1@1"]);
+}
+
+#[test]
+fn whom_a_gang_holds_up_is_told_so_also_by_an_observer() {
+    let a = stage("a", 8, |stage| stage.parallel = 1);
+    let long = stage("long", 1, |_| {});
+    let b = stage("b", 2, |stage| stage.gpus = 3);
+    let c = stage("c", 8, |_| {});
+    let plan = plan(vec![a, long, b, c]);
+    let (mut run, told) = Story::begin(&plan, gpus(3, 1));
+    assert_eq!(starts(&told), ["a/0@0", "long/0@1"], "b keeps GPU 2");
+    run.spawned("long/0", 1);
+    assert_eq!(starts(&run.succeed("a/0")), [""; 0], "b keeps GPU 0 too");
+    let observer = Core::observe(plan, gpus(3, 1), &run.folded);
+    for (name, why) in [
+        ("a/1", "free lanes are kept for b/0, which needs 3 at once; 1 job before it"),
+        ("b/0", "needs 3 GPUs at once, 2 are free; next in line"),
+        ("b/1", "needs 3 GPUs at once, 2 are free; 8 jobs before it"),
+        ("c/0", "free lanes are kept for b/0, which needs 3 at once; 9 jobs before it"),
+    ] {
+        assert_eq!(run.waiting(name), why, "{name}");
+        assert_eq!(observer.waiting(run.job(name)).unwrap().to_string(), why, "{name}, observed");
+    }
+}
+
+#[test]
+fn a_cancelled_gang_keeps_nothing() {
+    let a = stage("a", 8, |stage| stage.parallel = 1);
+    let long = stage("long", 1, |_| {});
+    let b = stage("b", 1, |stage| stage.gpus = 3);
+    let c = stage("c", 8, |_| {});
+    let (mut run, _) = Story::begin(&plan(vec![a, long, b, c]), gpus(3, 1));
+    run.succeed("a/0");
+    assert_eq!(starts(&run.cancelled(&["b/0"])), ["a/1@0", "c/0@2"]);
+}
+
+#[test]
+fn a_gang_that_keeps_lanes_through_a_hold_goes_first_after_it() {
+    let a = stage("a", 8, |stage| stage.parallel = 1);
+    let b = stage("b", 1, |stage| stage.gpus = 2);
+    let (mut run, _) = Story::begin(&plan(vec![a, b]), gpus(2, 1));
+    assert_eq!(starts(&run.blocked("a/0", 1)), [""; 0]);
+    assert_eq!(starts(&run.fired(Timer::RetryHeld)), ["b/0@0"]);
+}
+
+#[test]
+fn a_job_that_keeps_cores_goes_before_an_earlier_stage_back_from_its_limit() {
+    let a = stage("a", 8, |stage| (stage.gpus, stage.parallel) = (0, 1));
+    let b = stage("b", 1, |stage| (stage.gpus, stage.cpus) = (0, Cpus::Count(8)));
+    let (mut run, told) = Story::begin(&plan(vec![a, b]), gpus(2, 1));
+    assert_eq!(starts(&told), ["a/0@2"]);
+    assert_eq!(run.waiting("b/0"), "needs 8 cores, 7 of 8 are free; next in line");
+    assert_eq!(starts(&run.succeed("a/0")), ["b/0@2"]);
+    assert_eq!(run.waiting("a/1"), "needs 1 core, 0 of 8 are free; next in line");
 }
 
 #[test]

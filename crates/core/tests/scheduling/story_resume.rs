@@ -90,6 +90,17 @@ fn an_observer_sees_running_jobs_on_their_lanes() {
 }
 
 #[test]
+fn an_observer_gives_a_gang_no_lane_that_another_job_has() {
+    let gang = stage("big", 1, |stage| stage.gpus = 2);
+    let plan = plan(vec![gang, stage("train", 3, |_| {})]);
+    let state = past(&plan, vec![started("big/0", 0), started("train/0", 1)]);
+    let core = Core::observe(Arc::clone(&plan), gpus(3, 1), &state);
+    core.check_invariants().unwrap();
+    let why = core.waiting(state.find("train/1").unwrap()).unwrap().to_string();
+    assert_eq!(why, "all 3 lanes are busy; next in line");
+}
+
+#[test]
 fn an_observer_tells_of_holds_and_interruptions() {
     let plan = plan(vec![stage("train", 1, |_| {})]);
     let why = |event| {
@@ -108,4 +119,23 @@ fn an_observer_bears_with_a_journal_of_another_machine() {
     let state = past(&plan, vec![started("train/0", 70), started("train/1", 0), started("train/2", 0)]);
     let core = Core::observe(Arc::clone(&plan), gpus(1, 1), &state);
     assert_eq!(core.counts().running, 3);
+}
+
+#[test]
+fn an_observer_counts_down_the_pause_before_another_try() {
+    let train = stage("train", 1, |stage| {
+        stage.retries = 1;
+        stage.retry_delay = Millis::seconds(30);
+    });
+    let plan = plan(vec![train]);
+    let (mut run, _) = Story::begin(&plan, gpus(1, 1));
+    run.now = Millis(50_000);
+    run.fail("train/0");
+    let why = |now| {
+        let core = Core::observe_at(Arc::clone(&plan), gpus(1, 1), &run.folded, now);
+        core.check_invariants().unwrap();
+        core.waiting(run.job("train/0")).unwrap().to_string()
+    };
+    assert_eq!(why(Millis(51_000)), "tries again in 29 s");
+    assert_eq!(why(Millis(80_000)), "about to start; next in line");
 }

@@ -4,13 +4,15 @@
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
-use gpulane_gpu::GpuSpec;
+use gpulane_gpu::{GpuError, GpuSpec};
 use gpulane_journal::{Commit, Journal, Mode, RunDir, RunDirError};
-use gpulane_model::{ExitCode, Machine, Plan, RunState};
+use gpulane_model::{Event, ExitCode, Machine, Plan, RunState};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, set_parent_process_death_signal, setrlimit};
 
+use super::clock::Clock;
 use super::link::Link;
 use super::recovery;
 use crate::front::Message;
@@ -28,12 +30,17 @@ pub(super) struct Prepared {
     pub(super) plan: Arc<Plan>,
     pub(super) machine: Machine,
     pub(super) journal: Option<Journal>,
+    /// Why the journal cannot be written now, if it cannot.
+    pub(super) obstacle: Obstacle,
     pub(super) past: RunState,
     pub(super) link: Link,
     pub(super) signals: Signals,
     /// Keeps the run ours as long as we live.
     _lock: std::os::fd::OwnedFd,
 }
+
+/// Set by the journal's thread, read before each start: nothing is started that could not be recorded.
+pub(super) type Obstacle = Arc<Mutex<Option<String>>>;
 
 /// Why nothing was started.
 pub(super) struct Refusal {
@@ -111,13 +118,25 @@ fn prepare(orders: &Orders, link: Link) -> Result<Prepared, (Refusal, Link)> {
         if dir.journal_file().exists() {
             recovery::end_leftovers(&dir);
         }
-        let (journal, past) = open_journal(&dir, &plan, &orders.request, durable, &link)?;
-        Ok((dir, plan, machine, journal, past, signals, lock))
+        let obstacle = Obstacle::default();
+        let voice = commit_voice(durable, &link, &obstacle);
+        let (journal, past) = open_journal(&dir, &plan, &orders.request, voice, &link)?;
+        Ok((dir, plan, machine, journal, obstacle, past, signals, lock))
     })();
     match ready {
-        Ok((dir, plan, machine, journal, mut past, signals, lock)) => {
+        Ok((dir, plan, machine, journal, obstacle, mut past, signals, lock)) => {
             recovery::take_stock(&dir, &plan, &machine, &journal, &mut past, orders.request.failed);
-            Ok(Prepared { dir, plan, machine, journal: Some(journal), past, link, signals, _lock: lock })
+            Ok(Prepared {
+                dir,
+                plan,
+                machine,
+                journal: Some(journal),
+                obstacle,
+                past,
+                link,
+                signals,
+                _lock: lock,
+            })
         }
         Err(refusal) => Err((refusal, link)),
     }
@@ -150,8 +169,10 @@ fn find_machine(plan: &Plan, request: &StartRequest, link: &Link) -> Result<Mach
     let spec: GpuSpec = text.parse().map_err(Refusal::bad)?;
     let visible = std::env::var(gpulane_model::env_vars::CUDA_VISIBLE_DEVICES).ok();
     let lanes = request.lanes.or(plan.run.lanes);
-    let found = gpulane_gpu::find(&spec, lanes, visible.as_deref())
-        .map_err(|error| Refusal::new(ExitCode::NoResources, error))?;
+    let found = gpulane_gpu::find(&spec, lanes, visible.as_deref()).map_err(|error| match error {
+        GpuError::Lanes(_) => Refusal::bad(error),
+        _ => Refusal::new(ExitCode::NoResources, error),
+    })?;
     let misfits = gpulane_core::misfits(plan, &found.machine);
     if !misfits.is_empty() {
         let lines: Vec<String> = misfits.iter().map(ToString::to_string).collect();
@@ -163,21 +184,32 @@ fn find_machine(plan: &Plan, request: &StartRequest, link: &Link) -> Result<Mach
     Ok(found.machine)
 }
 
+/// What the journal's thread does with its news.
+fn commit_voice(durable: File, link: &Link, obstacle: &Obstacle) -> Box<dyn Fn(Commit) + Send> {
+    let (voice, obstacle) = (link.as_voice(), Arc::clone(obstacle));
+    let set = move |news: Option<String>| *obstacle.lock().unwrap_or_else(PoisonError::into_inner) = news;
+    Box::new(move |commit| match commit {
+        // The front reads this to know what may be announced; failing to write to memory is not to be had.
+        Commit::Durable { bytes, .. } => drop(durable.write_all_at(&bytes.to_ne_bytes(), 0)),
+        Commit::Blocked { because } => {
+            voice.note(&because);
+            set(Some(because));
+        }
+        Commit::Unblocked => {
+            voice.note("the journal can be written again; going on");
+            set(None);
+        }
+    })
+}
+
 fn open_journal(
     dir: &RunDir,
     plan: &Plan,
     request: &StartRequest,
-    durable: File,
+    on_commit: Box<dyn Fn(Commit) + Send>,
     link: &Link,
 ) -> Result<(Journal, RunState), Refusal> {
     let mode = if request.salvage { Mode::Salvage } else { Mode::Strict };
-    let voice = link.as_voice();
-    let on_commit = Box::new(move |commit: Commit| match commit {
-        // The front reads this to know what may be announced; failing to write to memory is not to be had.
-        Commit::Durable { bytes, .. } => drop(durable.write_all_at(&bytes.to_ne_bytes(), 0)),
-        Commit::Blocked { because } => voice.note(&because),
-        Commit::Unblocked => voice.note("the journal can be written again; going on"),
-    });
     let (journal, past, repair) = Journal::open(dir, plan, mode, on_commit)
         .map_err(|error| Refusal::bad(&error).hinted(error.hint()))?;
     if let Some(text) = repair.describe() {
@@ -188,10 +220,23 @@ fn open_journal(
     let open_jobs = past.counts.pending + past.counts.running;
     let again = if request.failed { past.counts.failed + past.counts.skipped } else { 0 };
     if past.last_seq > 0 && open_jobs + again == 0 {
+        if !past.finished {
+            finish_belatedly(journal, &past);
+        }
         let failed = past.counts.failed + past.counts.skipped;
         let hint = (failed > 0).then(|| "`--failed` runs again what failed or was skipped".to_owned());
         let refusal = Refusal::new(ExitCode::NothingToDo, "nothing to do: every job of this run has ended");
         return Err(refusal.hinted(hint));
     }
     Ok((journal, past))
+}
+
+/// Every job has ended, but the engine was killed before it could say so.
+fn finish_belatedly(journal: Journal, past: &RunState) {
+    let counts = past.counts;
+    let (succeeded, failed, skipped) = (counts.succeeded, counts.failed, counts.skipped);
+    let seconds = past.last.unwrap_or_default().since(past.engine_started.unwrap_or_default()).as_seconds();
+    journal.append(Clock::unix(), Event::RunFinished { succeeded, failed, skipped, seconds });
+    // If it cannot be written now, the next one says it.
+    journal.close(Duration::from_secs(5));
 }

@@ -132,7 +132,12 @@ impl Roster {
     pub(super) fn on_main_ended(&mut self, job: JobId, now: Millis) -> Look {
         let Some(running) = self.running.get_mut(&job) else { return Look::Still };
         let Main::Alive { pidfd } = &running.main else { return Look::Still };
-        let Ok(Some(exit)) = reap(pidfd) else { return Look::Still };
+        let exit = match reap(pidfd) {
+            Ok(Some(exit)) => exit,
+            Ok(None) => return Look::Still,
+            // Somebody else took its status; that it ended is all we know.
+            Err(_) => ProcessExit::Signal(0),
+        };
         running.main = Main::Ended(exit);
         self.mains.remove(&running.pid);
         self.look(job, now)
@@ -149,7 +154,7 @@ impl Roster {
             Main::Alive { .. } if stuck => ProcessExit::Signal(libc::SIGKILL),
             Main::Alive { .. } => return self.press(job, now),
         };
-        let survivors: Vec<Pid> =
+        let survivors: HashSet<Pid> =
             orphans.iter().filter(|(_, owner)| *owner == Some(job)).map(|(pid, _)| *pid).collect();
         if survivors.is_empty() || stuck {
             let left = running.ending.as_ref().map_or(0, |ending| ending.left);
@@ -254,10 +259,7 @@ impl Roster {
     /// Our living children that are no job's main process, each with its job where that can be told.
     fn orphans(&mut self) -> Vec<(Pid, Option<JobId>)> {
         let mut orphans = Vec::new();
-        for pid in self.children.read() {
-            if self.mains.contains_key(&pid) || has_ended(pid) {
-                continue;
-            }
+        for pid in self.living_orphans() {
             let owner = self.adopted.get(&pid).copied().filter(|job| self.running.contains_key(job));
             orphans.push((pid, owner.or_else(|| self.owner(pid))));
         }
@@ -268,6 +270,22 @@ impl Roster {
         self.adopted.retain(|pid, _| living.contains(pid));
         self.adopted.extend(orphans.iter().filter_map(|(pid, owner)| owner.map(|job| (*pid, job))));
         orphans
+    }
+
+    /// Whatever one that ended left behind becomes ours only then, so the list is read until nothing more has ended.
+    fn living_orphans(&self) -> Vec<Pid> {
+        loop {
+            let mut reaped = false;
+            let mut living = self.children.read();
+            living.retain(|pid| {
+                let ended = !self.mains.contains_key(pid) && has_ended(*pid);
+                reaped |= ended;
+                !ended && !self.mains.contains_key(pid)
+            });
+            if !reaped {
+                return living;
+            }
+        }
     }
 
     /// By session, which a daemon leaves, or by environment, which it usually keeps.

@@ -5,6 +5,7 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
+use std::path::PathBuf;
 use std::sync::Arc;
 
 use gpulane_model::{Attempt, JobId, Plan};
@@ -72,7 +73,9 @@ impl FileMaker {
             let _ =
                 std::fs::remove_dir_all(path_below(&made.stage, &format!("{name}/attempt-{}", made.attempt)));
             if made.attempt.0 == 1 {
-                let _ = std::fs::remove_dir_all(path_below(&made.stage, name));
+                let _ = std::fs::remove_file(path_below(&made.stage, &format!("{name}/config.json")));
+                // Fails if anything else is in it, which then stays.
+                let _ = std::fs::remove_dir(path_below(&made.stage, name));
             }
         }
     }
@@ -112,9 +115,19 @@ fn make_directory(stage: &OwnedFd, name: &str) -> io::Result<()> {
     }
 }
 
-/// An attempt the journal does not know never happened: its engine was killed before the record was durable.
+/// An attempt the journal does not know: its engine was killed before the record was durable, or the record was
+/// damaged and lost. What it printed or wrote is kept aside.
 fn clear(stage: &OwnedFd, directory: &str) -> io::Result<()> {
-    std::fs::remove_dir_all(path_below(stage, directory))?;
+    let path = PathBuf::from(path_below(stage, directory));
+    let logs = ["stdout.log", "stderr.log"]
+        .map(|log| std::fs::metadata(path.join(log)).map_or(0, |file| file.len()));
+    let wrote = std::fs::read_dir(path.join("out")).is_ok_and(|mut entries| entries.next().is_some());
+    let aside =
+        (1..1000).map(|count| path.with_extension(format!("lost-{count}"))).find(|aside| !aside.exists());
+    match aside {
+        Some(aside) if wrote || logs != [0, 0] => std::fs::rename(&path, aside)?,
+        _ => std::fs::remove_dir_all(&path)?,
+    }
     Ok(mkdirat(stage, directory, DIRECTORY)?)
 }
 

@@ -148,7 +148,11 @@ fn setback(error: &io::Error, dir: &RunDir) -> Setback {
             Setback::Fatal(format!("the run directory {root} was removed while in use"))
         }
         _ if is_shortage(error) => Setback::Blocked(format!("cannot {what}: {error}; trying again")),
-        _ => Setback::Blocked(format!("cannot {what} under {root}: {error}")),
+        io::ErrorKind::ReadOnlyFilesystem => {
+            Setback::Blocked(format!("cannot {what}: {root} is read-only now"))
+        }
+        // This job's own folder is in the way; another's may be fine.
+        _ => Setback::Program(format!("cannot {what} under {root}: {error}")),
     }
 }
 

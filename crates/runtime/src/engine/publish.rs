@@ -178,10 +178,13 @@ fn make_durable(directory: &Path) -> io::Result<()> {
 
 /// The rename, and the directories it changed onto the disk: the record that follows must not be ahead of it.
 fn move_to_place(output: &Output) -> io::Result<()> {
-    std::fs::rename(&output.from, &output.to)?;
     let job = output.to.parent().unwrap_or(Path::new("."));
-    File::open(job)?.sync_all()?;
-    job.parent().map_or(Ok(()), |stage| File::open(stage)?.sync_all())
+    let directories = [File::open(job)?, File::open(job.parent().unwrap_or(job))?];
+    std::fs::rename(&output.from, &output.to)?;
+    directories.iter().try_for_each(File::sync_all).inspect_err(|_| {
+        // At its place it would be taken for a success; it is not one until that is durable.
+        let _ = std::fs::rename(&output.to, &output.from);
+    })
 }
 
 #[cfg(test)]

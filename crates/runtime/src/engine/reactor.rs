@@ -1,10 +1,12 @@
-//! The loop: wait, tell the core, perform its effects. One thread, one epoll; nothing in here blocks on a disk that
-//! is slow, a terminal that is stopped or a process that will not end.
+//! The loop: wait, tell the core, perform its effects. One thread, one epoll; nothing in here waits for a terminal
+//! that is stopped or a process that will not end. Of the disk it does only what makes and renames small files.
 
 use std::collections::VecDeque;
+use std::fs::DirBuilder;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::sync::Arc;
+use std::os::unix::fs::DirBuilderExt;
+use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use gpulane_core::{Core, Effect, Input, Outcome};
@@ -55,6 +57,8 @@ pub(super) struct Reactor<'a> {
     /// Inputs that performing an effect produced, in order.
     inputs: VecDeque<Input>,
     outcome: Option<Outcome>,
+    /// What was said last about starts that are held.
+    last_note: String,
     /// The exit code of an interrupted run.
     interrupted: Option<ExitCode>,
 }
@@ -89,6 +93,7 @@ impl<'a> Reactor<'a> {
             ahead,
             inputs: VecDeque::new(),
             outcome: None,
+            last_note: String::new(),
             interrupted: None,
         })
     }
@@ -216,6 +221,8 @@ impl<'a> Reactor<'a> {
             }
             Alarm::Sweep => {
                 self.roster.sweep();
+                // Where new files cannot be watched, this is how requests are found.
+                self.take_requests();
                 let next = self.clock.now().after(SWEEP);
                 self.clock.set(next, Alarm::Sweep);
             }
@@ -299,7 +306,7 @@ impl<'a> Reactor<'a> {
 
     fn spawn(&mut self, start: &Start<'_>) -> Input {
         let Start { job, attempt, .. } = *start;
-        match self.launchpad.start(start) {
+        match self.may_start().and_then(|()| self.launchpad.start(start)) {
             Ok(spawned) => {
                 let pid = spawned.pid;
                 let grace = self.prepared.plan.stage_of(job).grace;
@@ -315,7 +322,11 @@ impl<'a> Reactor<'a> {
             }
             Err(Setback::Program(message)) => Input::SpawnFailed { job, attempt, message },
             Err(Setback::Blocked(because)) => {
-                self.prepared.link.note(&because);
+                // Tried again every few seconds, said once.
+                if self.last_note != because {
+                    self.prepared.link.note(&because);
+                    self.last_note.clone_from(&because);
+                }
                 Input::SpawnBlocked { job, attempt, because }
             }
             Err(Setback::Fatal(because)) => {
@@ -324,6 +335,16 @@ impl<'a> Reactor<'a> {
                 self.inputs.push_back(Input::Interrupted { because: because.clone(), now: true });
                 Input::SpawnBlocked { job, attempt, because }
             }
+        }
+    }
+
+    /// Nothing is started that could not be recorded.
+    fn may_start(&self) -> Result<(), Setback> {
+        let obstacle = self.prepared.obstacle.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match obstacle {
+            None => Ok(()),
+            Some(because) if !self.prepared.dir.journal_file().exists() => Err(Setback::Fatal(because)),
+            Some(because) => Err(Setback::Blocked(because)),
         }
     }
 
@@ -336,7 +357,9 @@ impl<'a> Reactor<'a> {
             _ if counts.failed + counts.skipped > 0 => ExitCode::SomeFailed,
             _ => ExitCode::Success,
         };
-        if !self.journal.close(LAST_WORDS) {
+        // A journal that was deleted will not come back.
+        let patience = if self.prepared.dir.journal_file().exists() { LAST_WORDS } else { Duration::ZERO };
+        if !self.journal.close(patience) {
             self.prepared
                 .link
                 .note("the last events could not be written to the journal; `resume` sets that right");
@@ -349,7 +372,7 @@ impl<'a> Reactor<'a> {
 /// Watches the control directory. Without inotify, requests are seen at the next start.
 fn watch_control(prepared: &Prepared) -> Option<OwnedFd> {
     let directory = prepared.dir.control_dir();
-    let _ = std::fs::create_dir(&directory);
+    let _ = DirBuilder::new().mode(0o700).create(&directory);
     let fd = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK).ok()?;
     inotify::add_watch(&fd, &directory, inotify::WatchFlags::MOVED_TO).ok()?;
     Some(fd)

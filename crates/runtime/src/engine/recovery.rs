@@ -3,21 +3,37 @@
 //! An output directory at its final place is proof of success, because it gets there by one rename after
 //! everything in it was made durable. So a success whose record was lost is recorded now, not run again.
 
+use std::time::{Duration, Instant};
+
 use gpulane_journal::{Journal, RunDir};
-use gpulane_model::{Attempt, Event, FailReason, Failure, JobId, JobStatus, Machine, Plan, Record, RunState};
+use gpulane_model::{
+    Attempt, Event, FailReason, Failure, JobId, JobStatus, Machine, Plan, Record, RunState, Stage,
+};
 use rustix::process::Signal;
 
 use super::clock::Clock;
 use crate::process::tree::{self, Table};
 
+/// A killed process with much memory takes its time; one stuck in the kernel must not keep us.
+const PATIENCE: Duration = Duration::from_secs(20);
+
 /// Ends what an earlier engine of this run may have left alive. The guardian sees to that; this is for the day
 /// when guardian and engine were killed together. We hold the lock, so whatever bears the run's tag is a leftover.
 pub(super) fn end_leftovers(dir: &RunDir) {
-    let me = rustix::process::getpid();
-    for process in Table::read().tagged(dir.root()) {
-        if process.pid != me {
-            tree::signal(&process, Signal::KILL);
+    let begun = Instant::now();
+    while begun.elapsed() < PATIENCE {
+        let table = Table::read();
+        // Started from inside one of the run's own jobs, we and our parents bear its tag too.
+        let family = table.ancestors_of(rustix::process::getpid());
+        let mut left = table.tagged(dir.root());
+        left.retain(|process| !family.contains(&process.pid));
+        if left.is_empty() {
+            return;
         }
+        for process in &left {
+            tree::signal(process, Signal::KILL);
+        }
+        std::thread::sleep(Duration::from_millis(2));
     }
 }
 
@@ -79,6 +95,7 @@ impl Stock<'_> {
         let running = match state.status {
             JobStatus::Pending => false,
             JobStatus::Running { .. } => true,
+            JobStatus::Failed(ref failure) if failure.reason == FailReason::Publish => false,
             _ => return,
         };
         if dir.out_dir(plan, job).is_dir() {
@@ -96,10 +113,17 @@ impl Stock<'_> {
         let state = self.past.job(job);
         let JobStatus::Failed(failure) = &state.status else { return };
         let final_anyway = matches!(failure.reason, FailReason::Start | FailReason::Cancelled);
-        if !final_anyway && state.failures <= plan.stage_of(job).retries {
+        let stage = plan.stage_of(job);
+        if !final_anyway && state.failures <= stage.retries && !self.is_stopped(stage) {
             let attempt = self.past.next_attempt(job);
             self.record(Event::JobRetrying { job: plan.job_name(job), attempt, delay: 0.0 });
         }
+    }
+
+    /// Whether so many jobs of the stage have failed that the rest is skipped.
+    fn is_stopped(&self, stage: &Stage) -> bool {
+        let failed = |job: &JobId| matches!(self.past.job(*job).status, JobStatus::Failed(_));
+        stage.max_failures.is_some_and(|most| stage.job_ids().filter(failed).count() >= most as usize)
     }
 
     fn requeue(&mut self, plan: &Plan, job: JobId) {

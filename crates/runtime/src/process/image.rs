@@ -70,7 +70,7 @@ pub(crate) fn find_program(program: &str, path: Option<&str>) -> Option<PathBuf>
         .find(|candidate| is_executable(candidate))
 }
 
-fn is_executable(path: &Path) -> bool {
+pub(crate) fn is_executable(path: &Path) -> bool {
     path.is_file() && rustix::fs::access(path, rustix::fs::Access::EXEC_OK).is_ok()
 }
 

@@ -53,6 +53,17 @@ impl Table {
             .collect()
     }
 
+    /// The process itself, its parent, and so on.
+    pub(crate) fn ancestors_of(&self, pid: Pid) -> HashSet<Pid> {
+        let mut found = HashSet::new();
+        let mut next = Some(pid);
+        while let Some(pid) = next.filter(|pid| found.insert(*pid)) {
+            let process = self.processes.get(&pid.as_raw_nonzero().get());
+            next = process.and_then(|process| Pid::from_raw(process.parent));
+        }
+        found
+    }
+
     /// The living among `roots` and all their descendants.
     pub(crate) fn closure(&self, roots: &[Pid]) -> Vec<Process> {
         let mut members: HashSet<i32> = roots.iter().map(|pid| pid.as_raw_nonzero().get()).collect();

@@ -125,7 +125,7 @@ impl Oracle {
     }
 
     pub(super) fn first_in_line(&self, on_cores: bool) -> Option<StageId> {
-        self.in_line(on_cores).next()
+        self.keepers[usize::from(on_cores)].or_else(|| self.in_line(on_cores).next())
     }
 }
 

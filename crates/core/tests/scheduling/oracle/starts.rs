@@ -28,6 +28,9 @@ impl Oracle {
         } else {
             self.check_placement(stage, *lane, &gpus);
         }
+        for keeper in &mut self.keepers {
+            keeper.take_if(|keeper| *keeper == stage);
+        }
         if self.hold == Hold::Trial(false) {
             self.hold = Hold::Trial(true);
         }
@@ -73,8 +76,34 @@ impl Oracle {
         assert!(emptiest.is_none_or(|free| free <= fullest), "stacked before spread");
     }
 
+    /// Who could not start a job any more keeps nothing.
+    pub(super) fn drop_keepers(&mut self) {
+        for on_cores in [false, true] {
+            let keeper = self.keepers[usize::from(on_cores)];
+            self.keepers[usize::from(on_cores)] =
+                keeper.filter(|keeper| self.in_line(on_cores).any(|stage| stage == *keeper));
+        }
+    }
+
+    /// Who is first and does not fit keeps what is free, from now until it starts: that it is overtaken on none of it is
+    /// checked with every start.
+    pub(super) fn find_keepers(&mut self) {
+        if !self.may_start() {
+            return;
+        }
+        let open = self.free_by_device().iter().filter(|free| **free > 0).count();
+        let lanes = self.first_in_line(false).filter(|head| open > 0 && self.needs(*head) > open);
+        let free = self.machine.cores - self.cores_taken();
+        let cores = self.first_in_line(true).filter(|head| free > 0 && self.cores(*head) > free);
+        self.keepers = [lanes.or(self.keepers[0]), cores.or(self.keepers[1])];
+    }
+
+    fn may_start(&self) -> bool {
+        !self.interrupted && matches!(self.hold, Hold::Free | Hold::Trial(false))
+    }
+
     pub(super) fn check_work_conserving(&self) {
-        if self.interrupted || !matches!(self.hold, Hold::Free | Hold::Trial(false)) {
+        if !self.may_start() {
             return;
         }
         let free = self.free_by_device();

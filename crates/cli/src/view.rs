@@ -1,0 +1,114 @@
+//! The view of a run that was started here, in a thread of its own: whoever reads our output may stop reading, and
+//! neither the run nor our ears for signals may suffer from that. If the view breaks, the run goes on without it.
+
+use std::io;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
+use std::time::{Duration, SystemTime, UNIX_EPOCH};
+
+use gpulane_journal::RunDir;
+use gpulane_model::{Millis, Plan};
+use gpulane_report::{End, Live, Look, Mode};
+use gpulane_runtime::Durable;
+
+use crate::say;
+
+/// Smooth for the eye, nothing for the machine.
+const LOOK_EVERY: Duration = Duration::from_millis(40);
+
+/// What the view is told.
+enum Word {
+    /// Events of this engine begin after this many bytes of the journal.
+    Begin(u64),
+    Note(String),
+    Finish(End),
+}
+
+/// The view, from outside.
+pub(crate) struct View {
+    /// Unbounded, for a few notes. `None`: nothing is shown.
+    words: Option<Sender<Word>>,
+    done: Receiver<()>,
+    begun: bool,
+}
+
+impl View {
+    /// Shows nothing but notes.
+    pub(crate) fn none() -> Self {
+        Self { words: None, done: sync_channel(1).1, begun: false }
+    }
+
+    pub(crate) fn start(dir: &RunDir, plan: Arc<Plan>, mode: Mode, durable: Durable) -> Self {
+        let (words, heard) = channel();
+        let (done_here, done) = sync_channel(1);
+        let dir = dir.clone();
+        let thread = std::thread::Builder::new().name("view".into()).spawn(move || {
+            if let Err(error) = show(&dir, &plan, mode, &durable, &heard) {
+                say::note(format!("the view ends ({error}); the run goes on, see `gpulane status`"));
+            }
+            // Whoever waited may be gone.
+            let _ = done_here.send(());
+        });
+        Self { words: thread.is_ok().then_some(words), done, begun: false }
+    }
+
+    fn tell(&self, word: Word) {
+        if let Some(words) = &self.words {
+            // A view that broke hears nothing any more.
+            let _ = words.send(word);
+        }
+    }
+
+    pub(crate) fn begin(&mut self, bytes: u64) {
+        self.begun = true;
+        self.tell(Word::Begin(bytes));
+    }
+
+    pub(crate) fn has_begun(&self) -> bool {
+        self.begun
+    }
+
+    pub(crate) fn note(&self, text: String) {
+        if self.begun && self.words.is_some() {
+            self.tell(Word::Note(text));
+        } else {
+            say::note(text);
+        }
+    }
+
+    pub(crate) fn finish(&self, end: End) {
+        self.tell(Word::Finish(end));
+    }
+
+    /// Whether all is shown, or will never be.
+    pub(crate) fn is_done(&self, wait: Duration) -> bool {
+        !matches!(self.done.recv_timeout(wait), Err(RecvTimeoutError::Timeout))
+    }
+}
+
+fn show(
+    dir: &RunDir,
+    plan: &Arc<Plan>,
+    mode: Mode,
+    durable: &Durable,
+    words: &Receiver<Word>,
+) -> io::Result<()> {
+    let look = Look::detect(&io::stderr());
+    let (out, err) = (Box::new(io::stdout()), Box::new(io::stderr()));
+    let mut live = Live::new(dir.clone(), Arc::clone(plan), mode, look, out, err);
+    loop {
+        match words.recv_timeout(LOOK_EVERY) {
+            Ok(Word::Begin(bytes)) => live.catch_up(Some(bytes))?,
+            Ok(Word::Note(text)) => live.note(&text),
+            Ok(Word::Finish(end)) => return live.finish(&end, unix_now()),
+            Err(RecvTimeoutError::Timeout) => live.tick(Some(durable.bytes()), unix_now())?,
+            Err(RecvTimeoutError::Disconnected) => return Ok(()),
+        }
+    }
+}
+
+/// The time of day.
+pub(crate) fn unix_now() -> Millis {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}

@@ -1,0 +1,113 @@
+//! Programs that cannot be started, shown where the plan names them. Whether they can is found out elsewhere, since
+//! nothing here looks at the disk; this room knows the place and the words.
+
+use gpulane_model::Plan;
+use toml::de::{DeTable, DeValue};
+
+use crate::adhoc;
+use crate::bulk::Bulk;
+use crate::command::Text;
+use crate::diagnostic::{Diagnostic, Severity, Span};
+use crate::nearest::Nearest;
+use crate::parse;
+use crate::source::Source;
+
+/// There are thousands of programs on a PATH; only one that is really near was meant.
+const NEAR: f64 = 0.75;
+
+/// A program without a slash that is not on the PATH of this stage. `known` are the names of those that are.
+pub fn missing_program(
+    source: &Source,
+    plan: &Plan,
+    stage: &str,
+    program: &str,
+    known: &[String],
+) -> Diagnostic {
+    let meant = Nearest::default().find_above(NEAR, program, known.iter().map(String::as_str));
+    let help = match meant {
+        Some(name) => format!("did you mean `{name}`?"),
+        None => "install it, activate its environment, or write the program's path".to_owned(),
+    };
+    Diagnostic {
+        severity: Severity::Error,
+        message: format!("`{program}` is not on the PATH"),
+        span: place(source, plan, stage, program),
+        label: "not on the PATH".to_owned(),
+        help: Some(help),
+    }
+}
+
+/// A program given by its path that is there but cannot be executed.
+pub fn not_executable(source: &Source, plan: &Plan, stage: &str, program: &str) -> Diagnostic {
+    Diagnostic {
+        severity: Severity::Error,
+        message: format!("`{program}` is not executable"),
+        span: place(source, plan, stage, program),
+        label: "cannot be started".to_owned(),
+        help: Some(match interpreter(program) {
+            Some(name) => format!("write its interpreter before it: `{name}`; or make it executable"),
+            None => "make it executable with `chmod +x`".to_owned(),
+        }),
+    }
+}
+
+/// A program given by its path that is not there. An earlier stage may make it, so it is a doubt and no mistake.
+pub fn not_there_yet(source: &Source, plan: &Plan, stage: &str, program: &str) -> Diagnostic {
+    Diagnostic {
+        severity: Severity::Warning,
+        message: format!("`{program}` does not exist yet"),
+        span: place(source, plan, stage, program),
+        label: "not there now".to_owned(),
+        help: Some("right if an earlier stage makes it; paths start where gpulane was called".to_owned()),
+    }
+}
+
+fn interpreter(program: &str) -> Option<&'static str> {
+    match program.rsplit_once('.')?.1 {
+        "py" => Some("python3"),
+        "sh" | "bash" => Some("bash"),
+        _ => None,
+    }
+}
+
+/// Where this stage's program stands in the source.
+fn place(source: &Source, plan: &Plan, stage: &str, program: &str) -> Option<Span> {
+    let planned = plan.stages.iter().find(|planned| planned.name == stage);
+    planned
+        .and_then(|planned| adhoc::program_place(&source.text, &planned.command))
+        .or_else(|| in_document(&source.text, stage, program))
+        .or_else(|| in_text(&source.text, stage, program))
+}
+
+/// The first argument of the stage's command, or of the one in the defaults.
+fn in_document(text: &str, stage: &str, program: &str) -> Option<Span> {
+    let bulk = Bulk::of(text);
+    let tree = parse::sound_document(bulk.as_ref().map_or(text, |bulk| &bulk.frame))?;
+    let stages = tree.get_ref().get("stage")?.get_ref().as_array()?;
+    let named =
+        |table: &&DeTable<'_>| table.get("name").is_some_and(|name| name.get_ref().as_str() == Some(stage));
+    let table = stages.iter().filter_map(|item| item.get_ref().as_table()).find(named)?;
+    let defaults = || tree.get_ref().get("defaults").and_then(|defaults| defaults.get_ref().as_table());
+    let command = table.get("command").or_else(|| defaults()?.get("command"))?;
+    let first = command.get_ref().as_array()?.first()?;
+    match first.get_ref() {
+        DeValue::String(written) if written == program => {
+            let written = Text::read(first, written, text);
+            Some(written.part(0, program.len()))
+        }
+        _ => None,
+    }
+}
+
+/// The first place after the stage's name where the program stands in quotes; for a text that is no sound document.
+fn in_text(text: &str, stage: &str, program: &str) -> Option<Span> {
+    let quoted = |word: &str, from: usize| {
+        let rest = text.get(from..)?;
+        let found =
+            ['"', '\''].iter().filter_map(|quote| rest.find(&format!("{quote}{word}{quote}"))).min()?;
+        Some(from + found + 1)
+    };
+    let name = quoted(stage, 0)?;
+    let at = quoted(program, name + stage.len())?;
+    Some(at..at + program.len())
+}

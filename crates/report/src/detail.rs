@@ -1,0 +1,114 @@
+//! `gpulane status RUN JOB`: one job, as text or JSON. What happened to it, what it said last, what to type next.
+
+use gpulane_model::{JobId, JobStatus};
+use serde_json::{Value, json};
+
+use crate::clean::safe;
+use crate::lanes::lane_label;
+use crate::look::Look;
+use crate::palette::{Palette, Style};
+use crate::phase::Snapshot;
+use crate::standing::{Standing, standing};
+use crate::status_json::{job_value, time};
+use crate::summary::{last_lines, log_of};
+use crate::text::{ago, fit, shell, shown};
+
+/// One job as text.
+pub fn job_detail(of: &Snapshot<'_>, job: JobId, look: Look) -> String {
+    let palette = Palette::new(&look);
+    let name = of.plan.job_name(job);
+    let stands = standing(of, job, true);
+    let mut text =
+        format!("{}: {}", palette.paint(Style::Bold, &name), palette.paint(stands.style, stands.word));
+    match (&of.state.job(job).status, stands.took) {
+        (JobStatus::Running { .. }, Some(took)) => text.push_str(&format!(" for {took}")),
+        (JobStatus::Succeeded { .. }, Some(took)) => text.push_str(&format!(" in {took}")),
+        (JobStatus::Failed(_), Some(took)) => text.push_str(&format!(" after {took}")),
+        _ => {}
+    }
+    text.push('\n');
+    for (what, fact) in facts(of, job, &stands) {
+        text.push_str(&format!("  {} {fact}\n", palette.paint(Style::Dim, &format!("{what:<9}"))));
+    }
+    if stands.attempts > 0 {
+        text.push_str(&said(of, job, palette));
+    }
+    if let Some((what, command)) = next(of, job, &name) {
+        text.push_str(&format!("\n{} {command}\n", palette.paint(Style::Dim, &format!("To {what}:"))));
+    }
+    text
+}
+
+fn facts(of: &Snapshot<'_>, job: JobId, stands: &Standing) -> Vec<(&'static str, String)> {
+    let mut facts = Vec::new();
+    facts.extend(stands.why.as_ref().map(|why| ("why:", safe(why).into_owned())));
+    if let JobStatus::Running { lane, pid, since } = &of.state.job(job).status {
+        let since = ago(of.now.since(*since));
+        facts.push(("where:", format!("{}, started {since}", lane_label(of.state.machine.as_ref(), *lane))));
+        if of.live {
+            facts.push(("process:", pid.to_string()));
+        }
+    }
+    if stands.attempts > 0 {
+        let allowed = of.plan.stage_of(job).retries;
+        let retries = match allowed {
+            0 => String::new(),
+            1 => " (1 retry allowed)".to_owned(),
+            _ => format!(" ({allowed} retries allowed)"),
+        };
+        facts.push(("tries:", format!("{}{retries}", stands.attempts)));
+    }
+    if matches!(of.state.job(job).status, JobStatus::Succeeded { .. }) {
+        facts.push(("output:", shown(&of.dir.out_dir(of.plan, job))));
+    }
+    facts
+}
+
+/// The end of its log, and where that is.
+fn said(of: &Snapshot<'_>, job: JobId, palette: Palette) -> String {
+    let Some(log) = log_of(of.dir, of.plan, of.state, job) else {
+        return format!("  {} it printed nothing\n", palette.paint(Style::Dim, &format!("{:<9}", "log:")));
+    };
+    let mut text = format!("  {} {}\n", palette.paint(Style::Dim, &format!("{:<9}", "log:")), shown(&log));
+    let wall = palette.paint(Style::Dim, palette.wall());
+    for line in last_lines(&log) {
+        text.push_str(&format!("  {wall} {}\n", fit(&line, 200, palette.dots())));
+    }
+    text
+}
+
+fn next(of: &Snapshot<'_>, job: JobId, name: &str) -> Option<(&'static str, String)> {
+    let (run, name) = (shell(&shown(of.dir.root())), shell(name));
+    match &of.state.job(job).status {
+        JobStatus::Running { .. } if of.live => Some(("follow it", format!("gpulane logs {run} {name} -f"))),
+        JobStatus::Pending | JobStatus::Running { .. } if !of.live => {
+            Some(("go on", format!("gpulane resume {run}")))
+        }
+        JobStatus::Failed(_) | JobStatus::Skipped(_) if !of.live => {
+            Some(("try it again", format!("gpulane resume {run} --failed")))
+        }
+        JobStatus::Succeeded { .. } | JobStatus::Failed(_) if of.state.job(job).attempts > 0 => {
+            Some(("read all it printed", format!("gpulane logs {run} {name}")))
+        }
+        _ => None,
+    }
+}
+
+/// One job as one line of JSON: what `status_json` tells of it, and its places on disk.
+pub fn job_detail_json(of: &Snapshot<'_>, job: JobId) -> String {
+    let mut value = job_value(of, job, &standing(of, job, true));
+    let Value::Object(map) = &mut value else { return value.to_string() };
+    if let JobStatus::Running { lane, pid, since } = &of.state.job(job).status {
+        map.insert("place".to_owned(), lane_label(of.state.machine.as_ref(), *lane).into());
+        map.insert("pid".to_owned(), of.live.then_some(*pid).into());
+        map.insert("started".to_owned(), time(*since).into());
+    }
+    if let JobStatus::Succeeded { peak_vram, .. } = &of.state.job(job).status {
+        map.insert("out".to_owned(), json!(of.dir.out_dir(of.plan, job)));
+        map.insert("peak_vram".to_owned(), json!(peak_vram));
+    }
+    let log = log_of(of.dir, of.plan, of.state, job);
+    map.insert("last_lines".to_owned(), log.as_deref().map(last_lines).into());
+    map.insert("log".to_owned(), json!(log));
+    value.to_string()
+}
