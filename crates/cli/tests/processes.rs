@@ -170,7 +170,7 @@ fn a_working_directory_that_vanishes_is_named() {
     let work = gpulane.workspace.path().join("work");
     std::fs::create_dir(&work).unwrap();
     gpulane.workspace.file("work/go.sh", "#!/bin/sh\nrm -r ../work\n");
-    gpulane.workspace.file("work/plan.toml", "[[stage]]\nname = \"a\"\ncommand = [\"sh\", \"go.sh\"]\n[[stage]]\nname = \"b\"\nafter = [\"a\"]\ncommand = [\"./go.sh\"]\n");
+    gpulane.workspace.file("work/plan.toml", "[[stage]]\nname = \"a\"\ncommand = [\"sh\", \"go.sh\"]\n[[stage]]\nname = \"b\"\nafter = [\"a\"]\ncommand = [\"./later.sh\"]\n");
     let mut command = gpulane.command(&["run", "plan.toml", "--gpus", "none", "--run-dir", "../r"]);
     let output = command.current_dir(&work).output().unwrap();
     assert_eq!(output.status.code(), Some(3));

@@ -27,7 +27,7 @@ pub(crate) fn logs(args: &Logs) -> ExitCode {
     };
     let look = Look::detect(&io::stdout());
     let mut logs = gpulane_report::Logs::new(&dir, plan, which, look, Box::new(io::stdout()));
-    let shown = (|| {
+    let shown = (|| -> io::Result<()> {
         logs.show()?;
         // Asked first: what a run that just ended wrote last is still shown.
         while args.follow && dir.is_live() && !logs.tick()? {
