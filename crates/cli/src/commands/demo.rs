@@ -88,6 +88,5 @@ fn results(plan: &Plan, dir: &RunDir) {
     let rows: Vec<Vec<String>> = rows.into_iter().map(|(_, row)| row).collect();
     let look = Look::detect(&io::stdout());
     say::data(gpulane_report::results_table(&["model", "accuracy", "loss"], &rows, look));
-    let root = dir.root().display();
-    say::progress(format!("outputs: {root}/jobs/STAGE/NAME/out   how it went: gpulane status {root}"));
+    say::progress(format!("how it went: gpulane status {}", dir.root().display()));
 }
