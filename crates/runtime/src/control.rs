@@ -1,11 +1,15 @@
-//! Requests to a live run from other commands: small files in the run's `control` directory, which the engine
-//! watches. A file is written aside and renamed, so the engine never sees half a request; if no engine lives, what is
+//! Requests to a live run from other commands: small files in the run's `control` directory, and a FIFO beside them
+//! that is rung like a bell. A file is written aside and renamed, so the engine never sees half a request; if no engine lives, what is
 //! left is cleared before the next begins.
 
+use std::fs::DirBuilder;
 use std::io;
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::PathBuf;
 
 use gpulane_journal::RunDir;
+use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
 use serde::{Deserialize, Serialize};
 
 /// What can be asked of a live run.
@@ -23,7 +27,30 @@ pub fn leave(dir: &RunDir, request: &Request) -> io::Result<PathBuf> {
     let (draft, file) = (directory.join(format!(".{stem}")), directory.join(format!("{stem}.json")));
     std::fs::write(&draft, serde_json::to_vec(request)?)?;
     std::fs::rename(&draft, &file)?;
+    ring(dir);
     Ok(file)
+}
+
+fn bell(dir: &RunDir) -> PathBuf {
+    dir.control_dir().join("bell")
+}
+
+/// Wakes the engine. Without a bell, or with nobody to hear it, the file waits for the engine's next look.
+fn ring(dir: &RunDir) {
+    if let Ok(bell) = open(bell(dir), OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty()) {
+        let _ = rustix::io::write(bell, b"!");
+    }
+}
+
+/// The engine's end of the bell: readable when it was rung. (Watching the directory by inotify costs some 15 ms at the
+/// end of every run, because the kernel waits before it lets go of a watch.)
+pub(crate) fn hang_bell(dir: &RunDir) -> Option<OwnedFd> {
+    let _ = DirBuilder::new().mode(0o700).create(dir.control_dir());
+    let path = bell(dir);
+    let _ = std::fs::remove_file(&path);
+    mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).ok()?;
+    // Open for writing too, so that it never reads as closed.
+    open(&path, OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty()).ok()
 }
 
 fn unique() -> u128 {

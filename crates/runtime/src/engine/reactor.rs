@@ -2,10 +2,8 @@
 //! that is stopped or a process that will not end. Of the disk it does only what makes and renames small files.
 
 use std::collections::VecDeque;
-use std::fs::DirBuilder;
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::DirBuilderExt;
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
@@ -14,7 +12,6 @@ use gpulane_journal::Journal;
 use gpulane_model::{Attempt, Event, ExitCode, JobId, Millis};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
-use rustix::fs::inotify;
 use rustix::process::Pid;
 
 use super::begin::{GUARDIAN_GONE, Prepared};
@@ -46,8 +43,8 @@ pub(super) struct Reactor<'a> {
     core: Core,
     journal: Journal,
     epoll: OwnedFd,
-    /// Tells of new files in the control directory; `None` where inotify cannot be had.
-    requests: Option<OwnedFd>,
+    /// Rung when there is a request; `None` where FIFOs cannot be had.
+    bell: Option<OwnedFd>,
     launchpad: Launchpad,
     roster: Roster,
     publisher: Publisher,
@@ -69,12 +66,12 @@ impl<'a> Reactor<'a> {
         let core = Core::new(Arc::clone(&prepared.plan), prepared.machine.clone(), &prepared.past);
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let publisher = Publisher::new()?;
-        let requests = watch_control(prepared);
+        let bell = control::hang_bell(&prepared.dir);
         watch(&epoll, &prepared.signals, SIGNALS)?;
         watch(&epoll, &prepared.link, LINK)?;
         watch(&epoll, &publisher, PUBLISHED)?;
-        if let Some(requests) = &requests {
-            watch(&epoll, requests, CONTROL)?;
+        if let Some(bell) = &bell {
+            watch(&epoll, bell, CONTROL)?;
         }
         let launchpad =
             Launchpad::new(prepared.dir.clone(), Arc::clone(&prepared.plan), prepared.machine.clone());
@@ -85,7 +82,7 @@ impl<'a> Reactor<'a> {
             core,
             journal,
             epoll,
-            requests,
+            bell,
             launchpad,
             roster,
             publisher,
@@ -197,9 +194,8 @@ impl<'a> Reactor<'a> {
     }
 
     fn take_requests(&mut self) {
-        if let Some(requests) = &self.requests {
-            let mut buffer = [0u8; 4096];
-            while rustix::io::read(requests, &mut buffer).is_ok_and(|read| read > 0) {}
+        if let Some(bell) = &self.bell {
+            while rustix::io::read(bell, &mut [0u8; 64]).is_ok_and(|read| read > 0) {}
         }
         for request in control::take(&self.prepared.dir) {
             let control::Request::Cancel(names) = request;
@@ -221,7 +217,7 @@ impl<'a> Reactor<'a> {
             }
             Alarm::Sweep => {
                 self.roster.sweep();
-                // Where new files cannot be watched, this is how requests are found.
+                // Where there is no bell, this is how requests are found.
                 self.take_requests();
                 let next = self.clock.now().after(SWEEP);
                 self.clock.set(next, Alarm::Sweep);
@@ -367,15 +363,6 @@ impl<'a> Reactor<'a> {
         }
         code
     }
-}
-
-/// Watches the control directory. Without inotify, requests are seen at the next start.
-fn watch_control(prepared: &Prepared) -> Option<OwnedFd> {
-    let directory = prepared.dir.control_dir();
-    let _ = DirBuilder::new().mode(0o700).create(&directory);
-    let fd = inotify::init(inotify::CreateFlags::CLOEXEC | inotify::CreateFlags::NONBLOCK).ok()?;
-    inotify::add_watch(&fd, &directory, inotify::WatchFlags::MOVED_TO).ok()?;
-    Some(fd)
 }
 
 fn watch(epoll: &OwnedFd, fd: impl AsFd, token: u64) -> io::Result<()> {
