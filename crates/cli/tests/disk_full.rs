@@ -44,7 +44,7 @@ impl Drop for SmallDisk<'_> {
     }
 }
 
-/// Six jobs; after the first the disk is filled from outside, and each waits to be let go.
+/// Three jobs, one at a time; during the first the disk is filled from outside, and each waits to be let go.
 const PLAN: &str = r#"
 [[stage]]
 name = "s"

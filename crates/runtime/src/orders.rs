@@ -50,7 +50,7 @@ pub(crate) struct Orders {
 }
 
 impl Orders {
-    /// Reads the orders this process was started with and forgets them.
+    /// Reads the orders this process was started with.
     pub(crate) fn take() -> io::Result<Self> {
         let text = std::env::var(VARIABLE)
             .map_err(|_| io::Error::other("started without orders; use `gpulane run` or `gpulane resume`"))?;
