@@ -88,7 +88,7 @@ impl RunDir {
         self.root.join("control")
     }
 
-    /// What a detached engine writes to stderr.
+    /// What guardian and engine write to stderr: nothing, unless they cannot go on.
     pub fn engine_log(&self) -> PathBuf {
         self.root.join("engine.log")
     }
