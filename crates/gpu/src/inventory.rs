@@ -137,6 +137,7 @@ fn simulated(sizes: &[Bytes]) -> Vec<Gpu> {
             uuid: format!("GPU-51300000-0000-4000-8000-{index:012}"),
             name: "simulated".to_owned(),
             memory: *memory,
+            reserved: Bytes(0),
         })
         .collect()
 }
@@ -144,7 +145,14 @@ fn simulated(sizes: &[Bytes]) -> Vec<Gpu> {
 fn machine(kind: GpuKind, gpus: Vec<Gpu>, lanes: Option<u32>) -> Machine {
     let cores = std::thread::available_parallelism().map_or(1, NonZero::get);
     let cores = u32::try_from(cores).unwrap_or(u32::MAX);
-    Machine { kind, gpus, lanes_per_gpu: lanes.unwrap_or(1), cores, cpu_lanes: lanes.unwrap_or(cores) }
+    Machine {
+        kind,
+        gpus,
+        lanes_per_gpu: lanes.unwrap_or(1),
+        packing: false,
+        cores,
+        cpu_lanes: lanes.unwrap_or(cores),
+    }
 }
 
 #[cfg(test)]
@@ -153,7 +161,12 @@ mod tests {
 
     fn two() -> Vec<Gpu> {
         ["GPU-aaaa1", "GPU-aaaa2"]
-            .map(|uuid| Gpu { uuid: uuid.into(), name: "x".into(), memory: Bytes(1 << 30) })
+            .map(|uuid| Gpu {
+                uuid: uuid.into(),
+                name: "x".into(),
+                memory: Bytes(1 << 30),
+                reserved: Bytes(0),
+            })
             .to_vec()
     }
 

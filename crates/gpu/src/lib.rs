@@ -3,7 +3,9 @@
 
 mod inventory;
 mod nvml;
+mod reading;
 mod spec;
 
 pub use inventory::{Found, GpuError, find};
+pub use reading::{Glance, GpuReading, MemoryReading, ProcessReading};
 pub use spec::{GpuSpec, SpecError};

@@ -59,7 +59,12 @@ fn list(nvml: &Nvml) -> Result<Vec<Gpu>, NvmlError> {
     (0..nvml.device_count()?)
         .map(|index| {
             let device = nvml.device_by_index(index)?;
-            Ok(Gpu { uuid: device.uuid()?, name: device.name()?, memory: Bytes(device.memory_info()?.total) })
+            Ok(Gpu {
+                uuid: device.uuid()?,
+                name: device.name()?,
+                memory: Bytes(device.memory_info()?.total),
+                reserved: Bytes(0),
+            })
         })
         .collect()
 }

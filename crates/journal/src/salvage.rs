@@ -113,8 +113,14 @@ impl<W: Write> Rescue<'_, W> {
     /// The first record was lost, but a journal must begin with one. What only it knew is left blank; the
     /// engine that salvages says right after what it runs on.
     fn write_start(&mut self, time: Millis) -> io::Result<()> {
-        let machine =
-            Machine { kind: GpuKind::None, gpus: Vec::new(), lanes_per_gpu: 1, cores: 1, cpu_lanes: 1 };
+        let machine = Machine {
+            kind: GpuKind::None,
+            gpus: Vec::new(),
+            lanes_per_gpu: 1,
+            packing: false,
+            cores: 1,
+            cpu_lanes: 1,
+        };
         let event = Event::RunStarted {
             format: JOURNAL_FORMAT,
             name: self.plan.name.clone(),

@@ -29,9 +29,20 @@ pub(crate) fn plan() -> Plan {
 
 /// Two simulated GPUs.
 pub(crate) fn machine() -> Machine {
-    let gpu =
-        |index| Gpu { uuid: format!("GPU-sim-{index}"), name: "simulated".into(), memory: Bytes(24 << 30) };
-    Machine { kind: GpuKind::Sim, gpus: vec![gpu(0), gpu(1)], lanes_per_gpu: 1, cores: 2, cpu_lanes: 0 }
+    let gpu = |index| Gpu {
+        uuid: format!("GPU-sim-{index}"),
+        name: "simulated".into(),
+        memory: Bytes(24 << 30),
+        reserved: Bytes(0),
+    };
+    Machine {
+        kind: GpuKind::Sim,
+        gpus: vec![gpu(0), gpu(1)],
+        lanes_per_gpu: 1,
+        packing: false,
+        cores: 2,
+        cpu_lanes: 0,
+    }
 }
 
 /// The first event of a run.

@@ -109,7 +109,60 @@ pub enum Event {
         /// How many, at the first look.
         count: u32,
     },
-    /// Starts are held back by something outside, such as a full disk.
+    /// How much GPU memory the jobs of a stage take, as far as is known by now.
+    MemoryMeasured {
+        /// The stage's name.
+        stage: String,
+        /// The job it was seen at; absent: known from an earlier run.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        job: Option<String>,
+        /// The most a job held, in bytes.
+        peak: u64,
+        /// What is reserved for each from now on, in bytes.
+        reserve: u64,
+    },
+    /// A job holds more GPU memory than was reserved for it.
+    MemoryExceeded {
+        /// `STAGE/NAME`.
+        job: String,
+        /// What it holds, in bytes.
+        peak: u64,
+        /// What was reserved, in bytes.
+        reserved: u64,
+    },
+    /// A GPU is not used any more.
+    GpuQuarantined {
+        /// Its UUID.
+        gpu: String,
+        /// Why, and what to do, for a person.
+        why: String,
+    },
+    /// A job has ended but memory of its GPU is not back; the GPU waits.
+    VramHeld {
+        /// Its UUID.
+        gpu: String,
+        /// Who holds it, where that can be seen.
+        pids: Vec<u32>,
+        /// How much, in bytes.
+        bytes: u64,
+        /// The same for a person, and what to do.
+        because: String,
+    },
+    /// That memory is back.
+    VramBack {
+        /// Its UUID.
+        gpu: String,
+    },
+    /// A fault of one process under MPS took down the others on its GPU; they are started again.
+    MpsFault {
+        /// Its UUID.
+        gpu: String,
+        /// The job it was noticed at, `STAGE/NAME`.
+        job: String,
+        /// What was seen.
+        because: String,
+    },
+    /// Starts are held back by something outside, such as a full disk or GPUs in use by others.
     StartsHeld {
         /// The reason and what to do, for a person.
         because: String,
@@ -154,6 +207,13 @@ pub struct Failure {
     /// From start to end.
     #[serde(default)]
     pub seconds: f64,
+    /// Most VRAM it held, in bytes, where measured.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub peak_vram: Option<u64>,
+    /// It came to grief because it shared its GPU: out of memory, or a fault of another under MPS. Sharing was our
+    /// choice: the try does not count, the next one is alone.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub shared: bool,
 }
 
 /// Classes of failure.
@@ -211,16 +271,21 @@ impl FailReason {
 impl Failure {
     /// A failure of this class, with nothing more known yet.
     pub const fn because(reason: FailReason) -> Self {
-        Self { reason, code: None, signal: None, message: None, seconds: 0.0 }
+        Self { reason, code: None, signal: None, message: None, seconds: 0.0, peak_vram: None, shared: false }
     }
 
     /// The failure of a process that ended like this.
-    pub const fn from_exit(exit: ProcessExit, seconds: f64) -> Self {
+    pub fn from_exit(exit: ProcessExit, seconds: f64) -> Self {
         let (reason, code, signal) = match exit {
             ProcessExit::Code(code) => (FailReason::Exit, Some(code), None),
             ProcessExit::Signal(signal) => (FailReason::Signal, None, Some(signal)),
         };
-        Self { reason, code, signal, message: None, seconds }
+        Self { code, signal, seconds, ..Self::because(reason) }
+    }
+
+    /// Whether the job's own try was used up.
+    pub const fn counts(&self) -> bool {
+        self.reason.counts() && !self.shared
     }
 
     /// One line for a person: `exit code 3`, `timeout after 2.0 s`, `could not start: …`.
@@ -229,6 +294,8 @@ impl Failure {
             (FailReason::Exit, Some(code), _) => ProcessExit::Code(code).to_string(),
             (FailReason::Signal, _, Some(signal)) => format!("killed by {}", ProcessExit::Signal(signal)),
             (FailReason::Start, ..) => "could not start".to_owned(),
+            (FailReason::Oom, ..) => "out of GPU memory".to_owned(),
+            (FailReason::HostOom, ..) => "out of host memory".to_owned(),
             (FailReason::Publish, ..) => "output could not be published".to_owned(),
             (reason, ..) => reason.word().replace('_', " "),
         };
@@ -249,7 +316,9 @@ impl Event {
             | Self::JobRetrying { job, .. }
             | Self::JobRequeued { job }
             | Self::JobSkipped { job, .. }
-            | Self::ProcessesLeft { job, .. } => Some(job),
+            | Self::ProcessesLeft { job, .. }
+            | Self::MemoryExceeded { job, .. }
+            | Self::MpsFault { job, .. } => Some(job),
             _ => None,
         }
     }

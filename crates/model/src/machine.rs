@@ -2,7 +2,10 @@
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Bytes, GpuIndex, LaneId};
+use crate::{Bytes, GpuIndex, LaneId, Memory, Plan};
+
+/// Most jobs at once on a GPU that is shared by memory: what MPS allows, and more than any GPU has use for.
+pub const MOST_PER_GPU: u32 = 48;
 
 /// Where the GPUs of a run come from.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -25,6 +28,16 @@ pub struct Gpu {
     pub name: String,
     /// All of its memory.
     pub memory: Bytes,
+    /// What of it no job can have: the driver's own part, and the headroom a person asked for.
+    #[serde(default)]
+    pub reserved: Bytes,
+}
+
+impl Gpu {
+    /// What jobs can have.
+    pub fn usable(&self) -> Bytes {
+        Bytes(self.memory.0.saturating_sub(self.reserved.0))
+    }
 }
 
 /// What a run may use. With [`GpuKind::None`], `gpus` is empty and `cpu_lanes` lanes stand in.
@@ -34,8 +47,11 @@ pub struct Machine {
     pub kind: GpuKind,
     /// The GPUs, in PCI order.
     pub gpus: Vec<Gpu>,
-    /// Lanes on each GPU; one unless `--lanes` says otherwise.
+    /// Lanes on each GPU; one unless `--lanes` says otherwise or jobs are packed.
     pub lanes_per_gpu: u32,
+    /// Jobs share GPUs by the memory they reserve; a lane is then a place, and there are more than will be taken.
+    #[serde(default)]
+    pub packing: bool,
     /// Cores of this machine: the limit for CPU-only jobs beside GPUs.
     pub cores: u32,
     /// With no GPUs: how many lanes stand in for them.
@@ -65,7 +81,18 @@ impl Machine {
             .then(|| GpuIndex(lane.0 / self.lanes_per_gpu.max(1)))
     }
 
-    /// Threads for a job that left it to us: its fair share of the cores.
+    /// Shares GPUs by memory if the plan has jobs that say how much they take. For a machine whose number of lanes was
+    /// left to us.
+    #[must_use]
+    pub fn packed_for(self, plan: &Plan) -> Self {
+        let shares = plan.stages.iter().any(|stage| stage.gpus > 0 && stage.memory != Memory::Exclusive);
+        if self.kind == GpuKind::None || !shares {
+            return self;
+        }
+        Self { packing: true, lanes_per_gpu: MOST_PER_GPU, ..self }
+    }
+
+    /// Threads for a job that left it to us: its fair share of the cores, where lanes are not packed.
     pub fn fair_cpus(&self) -> u32 {
         (self.cores / self.main_lanes().max(1)).max(1)
     }

@@ -5,7 +5,9 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
-use crate::{Config, Cpus, Hang, JobId, MapStage, Memory, Millis, StageId, Standbys, StartGate};
+use crate::{
+    Bytes, Config, Cpus, Foreign, Hang, JobId, MapStage, Memory, Millis, StageId, Standbys, StartGate,
+};
 
 /// The version of `plan.json`'s shape that this gpulane writes.
 pub const PLAN_FORMAT: u32 = 1;
@@ -34,6 +36,15 @@ pub struct RunSettings {
     pub gpus: String,
     /// `--lanes`.
     pub lanes: Option<u32>,
+    /// `--headroom`: memory left free on each GPU.
+    #[serde(default)]
+    pub headroom: Bytes,
+    /// `--foreign`.
+    #[serde(default)]
+    pub foreign: Foreign,
+    /// `--wait`: how long to wait for the first GPU; `None`: as long as it takes.
+    #[serde(default)]
+    pub wait: Option<Millis>,
 }
 
 /// A stage: jobs that share a command and settings.

@@ -17,6 +17,19 @@ pub enum Memory {
     Reserve(Bytes),
 }
 
+/// `--foreign`: what becomes of GPUs that other people's processes use.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Foreign {
+    /// They are left alone while that lasts; with nothing else to use, the run does not start.
+    #[default]
+    Avoid,
+    /// They are left alone while that lasts, however long.
+    Wait,
+    /// They are used all the same, as far as their free memory goes.
+    Ignore,
+}
+
 /// `cpus`: threads given to a job.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]

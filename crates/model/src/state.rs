@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::num::NonZeroU64;
 
-use crate::{Attempt, Event, Failure, JobId, LaneId, Machine, Millis, Plan, Record};
+use crate::{Attempt, Bytes, Event, Failure, JobId, LaneId, Machine, Millis, Plan, Record};
 
 /// Where a job stands.
 #[derive(Clone, Debug, PartialEq)]
@@ -41,6 +41,8 @@ pub struct JobState {
     pub attempts: u32,
     /// Failed tries that count against `retries`.
     pub failures: u32,
+    /// It came to grief on a shared GPU: its next tries are alone on one.
+    pub alone: bool,
     /// Unix time in milliseconds; so written because there may be a hundred thousand jobs.
     retry_at: Option<NonZeroU64>,
 }
@@ -50,6 +52,15 @@ impl JobState {
     pub fn retry_at(&self) -> Option<Millis> {
         self.retry_at.map(|at| Millis(at.get()))
     }
+}
+
+/// How much GPU memory the jobs of a stage take, as a run found out.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Measured {
+    /// The most a job held.
+    pub peak: Bytes,
+    /// What is reserved for each.
+    pub reserve: Bytes,
 }
 
 /// How many jobs stand where.
@@ -109,6 +120,14 @@ pub struct RunState {
     pub interrupted: Option<String>,
     /// Why starts are held back now, if they are.
     pub held: Option<String>,
+    /// By stage: how much GPU memory its jobs take, where measured.
+    pub measured: Vec<Option<Measured>>,
+    /// GPUs no longer used, each with the reason.
+    pub quarantined: Vec<(String, String)>,
+    /// GPUs whose memory is not back, each with the reason.
+    pub vram_held: Vec<(String, String)>,
+    /// Events name stages too.
+    stages: HashMap<Box<str>, usize>,
     /// Events name jobs; this finds them.
     ids: HashMap<Box<str>, JobId>,
 }
@@ -116,7 +135,8 @@ pub struct RunState {
 impl RunState {
     /// The state before the first event.
     pub fn new(plan: &Plan) -> Self {
-        let pending = JobState { status: JobStatus::Pending, attempts: 0, failures: 0, retry_at: None };
+        let pending =
+            JobState { status: JobStatus::Pending, attempts: 0, failures: 0, alone: false, retry_at: None };
         Self {
             jobs: vec![pending; plan.jobs.len()],
             counts: Counts {
@@ -132,6 +152,15 @@ impl RunState {
             finished: false,
             interrupted: None,
             held: None,
+            measured: vec![None; plan.stages.len()],
+            quarantined: Vec::new(),
+            vram_held: Vec::new(),
+            stages: plan
+                .stages
+                .iter()
+                .enumerate()
+                .map(|(at, stage)| (stage.name.as_str().into(), at))
+                .collect(),
             ids: plan.job_ids().map(|id| (plan.job_name(id).into_boxed_str(), id)).collect(),
         }
     }
@@ -159,6 +188,8 @@ impl RunState {
                 self.finished = false;
                 self.interrupted = None;
                 self.held = None;
+                self.quarantined.clear();
+                self.vram_held.clear();
                 // A new engine does not wait out the pauses of the last one.
                 for job in &mut self.jobs {
                     job.retry_at = None;
@@ -168,7 +199,22 @@ impl RunState {
             Event::RunInterrupted { because } => self.interrupted = Some(because.clone()),
             Event::StartsHeld { because } => self.held = Some(because.clone()),
             Event::StartsReleased {} => self.held = None,
-            Event::ProcessesLeft { .. } | Event::Unknown => {}
+            Event::MemoryMeasured { stage, peak, reserve, .. } => {
+                if let Some(at) = self.stages.get(stage.as_str()) {
+                    let measured = Measured { peak: Bytes(*peak), reserve: Bytes(*reserve) };
+                    self.measured[*at] = Some(measured);
+                }
+            }
+            Event::GpuQuarantined { gpu, why } => self.quarantined.push((gpu.clone(), why.clone())),
+            Event::VramHeld { gpu, because, .. } => {
+                self.vram_held.retain(|(known, _)| known != gpu);
+                self.vram_held.push((gpu.clone(), because.clone()));
+            }
+            Event::VramBack { gpu } => self.vram_held.retain(|(known, _)| known != gpu),
+            Event::ProcessesLeft { .. }
+            | Event::MemoryExceeded { .. }
+            | Event::MpsFault { .. }
+            | Event::Unknown => {}
             job_event => {
                 if let Some(id) = job_event.job().and_then(|name| self.find(name)) {
                     self.apply_to_job(id, record.time, job_event);
@@ -192,7 +238,8 @@ impl RunState {
             }
             Event::JobFailed { attempt, failure, .. } => {
                 job.attempts = job.attempts.max(attempt.0);
-                if failure.reason.counts() {
+                job.alone |= failure.shared;
+                if failure.counts() {
                     job.failures += 1;
                     job.status = JobStatus::Failed(Box::new(failure.clone()));
                 } else {
@@ -206,6 +253,7 @@ impl RunState {
             }
             Event::JobRequeued { .. } => {
                 job.failures = 0;
+                job.alone = false;
                 job.status = JobStatus::Pending;
             }
             Event::JobSkipped { because, .. } => job.status = JobStatus::Skipped(because.as_str().into()),

@@ -54,13 +54,19 @@ mod tests {
     use super::*;
 
     fn sim(gpus: usize, lanes_per_gpu: u32) -> Machine {
-        let gpu = |at| Gpu { uuid: format!("GPU-{at}"), name: "simulated".into(), memory: Bytes(1 << 30) };
+        let gpu = |at| Gpu {
+            uuid: format!("GPU-{at}"),
+            name: "simulated".into(),
+            memory: Bytes(1 << 30),
+            reserved: Bytes(0),
+        };
         Machine {
             kind: GpuKind::Sim,
             gpus: (0..gpus).map(gpu).collect(),
             lanes_per_gpu,
             cores: 4,
             cpu_lanes: 0,
+            packing: false,
         }
     }
 

@@ -195,7 +195,14 @@ mod tests {
     }
 
     fn machine(lanes: u32) -> Machine {
-        Machine { kind: GpuKind::None, gpus: vec![], lanes_per_gpu: 1, cores: lanes, cpu_lanes: lanes }
+        Machine {
+            kind: GpuKind::None,
+            gpus: vec![],
+            lanes_per_gpu: 1,
+            packing: false,
+            cores: lanes,
+            cpu_lanes: lanes,
+        }
     }
 
     fn after(pace: &mut Pace, jobs: u32, seconds: f64) {

@@ -133,7 +133,7 @@ impl Teller {
         let mut line = format!("{} {job} {}", self.palette.cross(), failure_text(failure, attempt.0 > 0));
         let Some(id) = state.find(job) else { return line };
         let (tries, failures) = (plan.stage_of(id).retries + 1, state.job(id).failures);
-        if !failure.reason.counts() {
+        if !failure.counts() {
             line.push_str(", does not count as a try");
             return line;
         }

@@ -10,7 +10,7 @@ use crate::args::Check;
 use crate::{preflight, say};
 
 pub(crate) fn check(args: &Check) -> ExitCode {
-    let settings = RunSettings { cwd: cwd(), gpus: "all".to_owned(), lanes: None };
+    let settings = RunSettings { cwd: cwd(), gpus: "all".to_owned(), ..RunSettings::default() };
     match read_plan(&args.plan, settings) {
         Ok(plan) => {
             say::progress(format!("{}: ok, {}", args.plan.display(), size(&plan)));

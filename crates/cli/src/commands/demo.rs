@@ -29,7 +29,7 @@ pub(crate) fn demo(args: &Demo) -> ExitCode {
         return ExitCode::BadInput;
     }
     let cwd = std::env::current_dir().unwrap_or_default().join(&args.dir).to_string_lossy().into_owned();
-    let settings = RunSettings { cwd, gpus: args.gpus.clone(), lanes: None };
+    let settings = RunSettings { cwd, gpus: args.gpus.clone(), ..RunSettings::default() };
     let plan = match read_plan(&args.dir.join("plan.toml"), settings) {
         Ok(plan) => plan,
         Err(code) => return code,

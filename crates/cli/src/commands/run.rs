@@ -39,7 +39,8 @@ fn resolve(args: &Run) -> Result<Plan, ExitCode> {
         say::error(error);
         return Err(ExitCode::BadInput);
     }
-    let settings = RunSettings { cwd: cwd(), gpus: args.gpus.clone(), lanes: args.lanes };
+    let settings =
+        RunSettings { cwd: cwd(), gpus: args.gpus.clone(), lanes: args.lanes, ..RunSettings::default() };
     match (&args.plan, args.command.is_empty()) {
         (Some(path), true) => from_file(args, path, settings),
         (None, false) => {

@@ -42,14 +42,33 @@ pub(crate) fn plan(mut stages: Vec<Stage>) -> Arc<Plan> {
 
 /// So many simulated GPUs of 24 GiB with so many lanes each, and four cores for each lane.
 pub(crate) fn gpus(count: u32, lanes_per_gpu: u32) -> Machine {
-    let gpu = |at| Gpu { uuid: format!("GPU-{at}"), name: "simulated".into(), memory: Bytes(24 << 30) };
+    let gpu = |at| Gpu {
+        uuid: format!("GPU-{at}"),
+        name: "simulated".into(),
+        memory: Bytes(24 << 30),
+        reserved: Bytes(0),
+    };
     let gpus = (0..count).map(gpu).collect();
-    Machine { kind: GpuKind::Sim, gpus, lanes_per_gpu, cores: 4 * count * lanes_per_gpu, cpu_lanes: 0 }
+    Machine {
+        kind: GpuKind::Sim,
+        gpus,
+        lanes_per_gpu,
+        packing: false,
+        cores: 4 * count * lanes_per_gpu,
+        cpu_lanes: 0,
+    }
 }
 
 /// No GPUs: so many lanes stand in, with two cores each.
 pub(crate) fn no_gpus(cpu_lanes: u32) -> Machine {
-    Machine { kind: GpuKind::None, gpus: vec![], lanes_per_gpu: 1, cores: 2 * cpu_lanes, cpu_lanes }
+    Machine {
+        kind: GpuKind::None,
+        gpus: vec![],
+        lanes_per_gpu: 1,
+        packing: false,
+        cores: 2 * cpu_lanes,
+        cpu_lanes,
+    }
 }
 
 /// A run under a story's control. After every step the invariants hold and the fold of its records agrees with its counts.

@@ -12,7 +12,7 @@ pub(crate) fn source(text: &str) -> Source {
 }
 
 pub(crate) fn settings() -> RunSettings {
-    RunSettings { cwd: "/work".to_owned(), gpus: "none".to_owned(), lanes: Some(2) }
+    RunSettings { cwd: "/work".to_owned(), gpus: "none".to_owned(), lanes: Some(2), ..RunSettings::default() }
 }
 
 pub(crate) fn checked(text: &str) -> Outcome {

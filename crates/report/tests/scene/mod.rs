@@ -81,13 +81,19 @@ pub fn plan(stages: &[(&str, &[&str])]) -> Plan {
 
 /// Simulated GPUs.
 pub fn machine(gpus: u32) -> Machine {
-    let gpu = |at| Gpu { uuid: format!("GPU-sim-{at}"), name: "simulated".into(), memory: Bytes(24 << 30) };
+    let gpu = |at| Gpu {
+        uuid: format!("GPU-sim-{at}"),
+        name: "simulated".into(),
+        memory: Bytes(24 << 30),
+        reserved: Bytes(0),
+    };
     Machine {
         kind: GpuKind::Sim,
         gpus: (0..gpus).map(gpu).collect(),
         lanes_per_gpu: 1,
         cores: 4,
         cpu_lanes: 0,
+        packing: false,
     }
 }
 
