@@ -1,8 +1,13 @@
 //! The command line, as typed. Nothing is resolved here: each subcommand's file does that.
 
+mod gpus;
+
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use gpulane_model::Bytes;
+
+pub(crate) use gpus::{Fit, Gpus, Sharing};
 
 /// Keep every GPU of a machine busy with isolated processes, and never hang.
 #[derive(Debug, Parser)]
@@ -38,6 +43,10 @@ pub(crate) enum Command {
     Watch(Watch),
     /// End a run, or some of its jobs
     Cancel(Cancel),
+    /// Show this machine's GPUs: memory, load, who holds what
+    Gpus(Gpus),
+    /// Will it fit? Memory, lanes per GPU, time; starts nothing
+    Fit(Fit),
     /// Train 13 tiny models on 8 simulated GPUs, then evaluate them
     Demo(Demo),
     /// Write a starter plan
@@ -83,6 +92,9 @@ pub(crate) struct Run {
     /// Jobs at once on each GPU; with `--gpus none`, in all
     #[arg(long, value_name = "N")]
     pub(crate) lanes: Option<u32>,
+    /// Memory left free on each GPU
+    #[arg(long, value_name = "SIZE", default_value = "0B", hide_default_value = true)]
+    pub(crate) headroom: Bytes,
     /// The run's own directory [default: runs/NAME-TIME]
     #[arg(long = "run-dir", value_name = "DIR")]
     pub(crate) place: Option<PathBuf>,
@@ -94,6 +106,8 @@ pub(crate) struct Run {
     pub(crate) on: Engine,
     #[command(flatten)]
     pub(crate) show: Show,
+    #[command(flatten)]
+    pub(crate) sharing: Sharing,
     #[command(flatten)]
     pub(crate) job: JobSettings,
     /// The command, after `--`
@@ -168,6 +182,8 @@ pub(crate) struct Resume {
     pub(crate) lanes: Option<u32>,
     #[command(flatten)]
     pub(crate) show: Show,
+    #[command(flatten)]
+    pub(crate) sharing: Sharing,
 }
 
 #[derive(Debug, Args)]

@@ -143,7 +143,8 @@ impl Session<'_> {
 
     fn manner(&self, code: ExitCode) -> End {
         match code {
-            ExitCode::Interrupted | ExitCode::Terminated => End::Interrupted,
+            // The GPUs it needs did not come, or are gone.
+            ExitCode::Interrupted | ExitCode::Terminated | ExitCode::NoResources => End::Interrupted,
             ExitCode::Internal => {
                 let log = self.dir.engine_log();
                 let said = std::fs::metadata(&log).is_ok_and(|file| file.len() > 0);

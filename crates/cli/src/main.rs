@@ -8,6 +8,7 @@ mod commands;
 mod preflight;
 mod say;
 mod view;
+mod whose;
 
 use std::panic::catch_unwind;
 

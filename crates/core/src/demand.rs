@@ -1,35 +1,76 @@
-//! What a job of a stage takes while it runs. Jobs of one stage all take the same.
+//! What a job takes while it runs. Jobs of one stage all take the same, but for those that must be alone.
 
-use gpulane_model::{Cpus, GpuKind, Machine, Stage};
+use gpulane_model::{Bytes, Cpus, GpuKind, Machine, Memory, Stage};
 
 /// From which pool, and how much.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Demand {
-    /// One lane on each of this many GPUs (with no GPUs: this many lanes), all at once.
-    Lanes(u32),
+    /// A part of each of so many devices, all at once. A device is a GPU or, where there are none, a lane.
+    Devices { count: u32, need: Need },
     /// Beside GPUs: this many cores, and one CPU lane.
     Cores(u32),
 }
 
+/// What a job takes of each of its devices.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Need {
+    /// So much of it: bytes where GPUs are shared by memory, otherwise lanes.
+    Share(u64),
+    /// All of it, whatever that is: nobody else is there.
+    Whole,
+}
+
 impl Demand {
-    /// What each job of the stage takes on this machine.
-    pub(crate) fn of(stage: &Stage, machine: &Machine) -> Self {
-        if stage.gpus > 0 || machine.kind == GpuKind::None {
-            return Self::Lanes(stage.gpus.max(1));
+    /// What a job of the stage takes on this machine. `reserve`: what is reserved for one whose stage was measured.
+    pub(crate) fn of(stage: &Stage, machine: &Machine, reserve: Option<Bytes>) -> Self {
+        if stage.gpus == 0 && machine.kind != GpuKind::None {
+            // More cores than there are would never come free; all of them is what can be had.
+            return Self::Cores(match stage.cpus {
+                Cpus::Auto => 1,
+                Cpus::Count(count) => count.min(machine.cores).max(1),
+            });
         }
-        // More cores than there are would never come free; all of them is what can be had.
-        Self::Cores(match stage.cpus {
-            Cpus::Auto => 1,
-            Cpus::Count(count) => count.min(machine.cores).max(1),
-        })
+        let need = match stage.memory {
+            _ if !machine.packing => Need::Share(1),
+            Memory::Exclusive => Need::Whole,
+            Memory::Reserve(bytes) => Need::Share(bytes.0),
+            Memory::Auto => reserve.map_or(Need::Whole, |bytes| Need::Share(bytes.0)),
+        };
+        Self::Devices { count: stage.gpus.max(1), need }
     }
 
-    /// Threads each job of the stage is told to use.
-    pub(crate) fn threads(self, stage: &Stage, machine: &Machine) -> u32 {
+    /// The same for a job that came to grief beside others.
+    pub(crate) fn alone(self) -> Self {
+        match self {
+            Self::Devices { count, .. } => Self::Devices { count, need: Need::Whole },
+            Self::Cores(_) => self,
+        }
+    }
+
+    /// What is reserved for the job of each GPU, where GPUs are shared by memory.
+    pub(crate) fn reserve(self, machine: &Machine) -> Option<Bytes> {
+        match self {
+            Self::Devices { need: Need::Share(bytes), .. } if machine.packing => Some(Bytes(bytes)),
+            _ => None,
+        }
+    }
+
+    /// Threads a job of the stage is told to use. `places`: how many such jobs the GPUs hold at once, where they are shared
+    /// by memory.
+    pub(crate) fn threads(self, stage: &Stage, machine: &Machine, places: u32) -> u32 {
+        let cores_for = |jobs: u32| (machine.cores / jobs.max(1)).max(1);
         match (stage.cpus, self) {
             (Cpus::Count(count), _) => count.max(1),
-            (Cpus::Auto, Self::Lanes(lanes)) => machine.fair_cpus().saturating_mul(lanes),
             (Cpus::Auto, Self::Cores(cores)) => cores,
+            (Cpus::Auto, Self::Devices { count, .. }) if !machine.packing => {
+                machine.fair_cpus().saturating_mul(count)
+            }
+            (Cpus::Auto, Self::Devices { count, need: Need::Whole }) => {
+                cores_for(u32::try_from(machine.gpus.len()).unwrap_or(u32::MAX)).saturating_mul(count)
+            }
+            (Cpus::Auto, Self::Devices { need: Need::Share(_), .. }) => {
+                cores_for(places.min(u32::try_from(stage.jobs.len()).unwrap_or(u32::MAX)))
+            }
         }
     }
 }

@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use gpulane_model::{Attempt, Event, GpuIndex, JobId, LaneId, Millis};
+use gpulane_model::{Attempt, Bytes, Event, GpuIndex, JobId, LaneId, Millis};
 
 use crate::Timer;
 
@@ -21,6 +21,8 @@ pub enum Effect {
         gpus: GpuSet,
         /// Threads it is given.
         cpus: u32,
+        /// What it may take of each of its GPUs, where it shares them by memory; `None`: all, or not counted.
+        reserve: Option<Bytes>,
     },
     /// End a process tree. Answered by its `JobExited`.
     Terminate {
@@ -47,6 +49,16 @@ pub enum Effect {
         /// On the clock of `step`'s `now`.
         at: Millis,
     },
+    /// With leases: how many more GPUs could be put to use now, at most. Said when it changes; 0 at first.
+    Want {
+        /// How many beside those that are ours.
+        gpus: u32,
+    },
+    /// With leases: this GPU is idle and no job that is ready can use it. It is not ours from now on.
+    Release {
+        /// Which.
+        gpu: GpuIndex,
+    },
     /// The run is over. The last effect ever, exactly once.
     Finish {
         /// How.
@@ -61,6 +73,8 @@ pub enum Outcome {
     Finished,
     /// Stopped early; `resume` continues.
     Interrupted,
+    /// Stopped because no GPU is left that could run what is left; `resume` continues.
+    NoGpus,
 }
 
 /// A job's GPUs. Nearly every job has one, so one needs no memory of its own.

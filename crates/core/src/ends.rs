@@ -4,6 +4,7 @@
 use gpulane_model::{Attempt, Event, FailReason, Failure, JobId, StageId};
 
 use crate::job::Phase;
+use crate::line::Kind;
 use crate::starts::Place;
 use crate::state::Core;
 
@@ -115,7 +116,9 @@ impl Core {
                 self.skip(job, because.to_owned());
             }
         }
-        self.stages[stage.index()].queue.clear();
+        for kind in Kind::BOTH {
+            self.stages[stage.index()].queue_mut(kind).jobs.clear();
+        }
     }
 
     /// The job has failed for good.
@@ -155,7 +158,17 @@ impl Core {
     }
 
     fn line_is_empty(&self) -> bool {
-        self.line.first_for_lanes().is_none() && self.line.first_for_cores().is_none()
+        self.line.classes().next().is_none() && self.line.first_for_cores().is_none()
+    }
+
+    /// Jobs are ready, but no GPU is left that could ever run them, and nothing else is to come.
+    pub(crate) fn is_out_of_gpus(&self) -> bool {
+        self.active == 0
+            && self.delayed == 0
+            && self.may_start()
+            && self.line.first_for_cores().is_none()
+            && self.line.classes().next().is_some()
+            && self.line.classes().all(|(count, need)| !self.lanes.devices.can_ever_fit(count, need))
     }
 
     /// A checked plan has no cycles, but `plan.json` may have been edited: better an end with a reason than none.

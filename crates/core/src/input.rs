@@ -1,6 +1,6 @@
 //! What the runtime tells the core: everything that happened in the world, one [`Input`] each.
 
-use gpulane_model::{Attempt, JobId, ProcessExit};
+use gpulane_model::{Attempt, Bytes, GpuIndex, JobId, ProcessExit};
 
 /// Something happened. What is late or told twice (an attempt that is over, a job that has ended) is ignored.
 #[derive(Clone, Debug, PartialEq)]
@@ -35,7 +35,7 @@ pub enum Input {
         /// The reason and what to do, for a person.
         because: String,
     },
-    /// The job's whole process tree is gone.
+    /// The job's whole process tree is gone, and the GPU memory it held is back.
     JobExited {
         /// The job.
         job: JobId,
@@ -45,6 +45,58 @@ pub enum Input {
         exit: ProcessExit,
         /// Processes that had to be ended after the main one was gone.
         left: u32,
+        /// The most GPU memory it held on any one of its GPUs, where measured.
+        peak: Option<Bytes>,
+        /// What was found out about its end beyond the exit.
+        trouble: Option<Trouble>,
+    },
+    /// How much GPU memory a running job has held so far.
+    PeakSeen {
+        /// The job.
+        job: JobId,
+        /// The try under way.
+        attempt: Attempt,
+        /// The most on any one of its GPUs.
+        peak: Bytes,
+        /// It has computed for a while without growing: others of its stage can be expected to take as much.
+        settled: bool,
+    },
+    /// With leases: this GPU is ours until [`Effect::Release`](crate::Effect::Release).
+    GpuGranted {
+        /// Which.
+        gpu: GpuIndex,
+        /// What of its memory jobs can have.
+        usable: Bytes,
+    },
+    /// With leases: an older run waits. Every idle GPU is released now, also one kept for a job that needs more.
+    GiveWay,
+    /// With leases: whether any of the GPUs wanted can be had.
+    GpusAwaited {
+        /// Why none can be had now, for a person; `None`: that is over.
+        because: Option<String>,
+    },
+    /// Memory of this GPU is held by something that should not hold it: no new job there until `GpuClear`.
+    GpuHeld {
+        /// Which.
+        gpu: GpuIndex,
+        /// Who holds it, where that can be seen.
+        pids: Vec<u32>,
+        /// How much.
+        bytes: Bytes,
+        /// The same for a person, and what to do.
+        because: String,
+    },
+    /// That memory is back.
+    GpuClear {
+        /// Which.
+        gpu: GpuIndex,
+    },
+    /// This GPU has failed: never used again in this run, and what ran on it is done again elsewhere.
+    GpuLost {
+        /// Which.
+        gpu: GpuIndex,
+        /// What happened and what to do, for a person.
+        why: String,
     },
     /// Answer to [`Effect::Publish`](crate::Effect::Publish): the output is in its place, durably.
     JobPublished {
@@ -79,6 +131,24 @@ pub enum Input {
         /// KILL at once instead of TERM and grace.
         now: bool,
     },
+}
+
+/// Why a job came to grief, as far as the world could tell from more than its exit. The text is words for a person.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Trouble {
+    /// Out of GPU memory.
+    GpuOom(String),
+    /// Out of host memory.
+    HostOom(String),
+    /// Its GPU has failed.
+    GpuLost {
+        /// Which.
+        gpu: GpuIndex,
+        /// What happened and what to do.
+        why: String,
+    },
+    /// A fault under MPS, which takes down every process on the GPU.
+    MpsFault(String),
 }
 
 /// A moment the core wants to hear about. Timers are never cancelled; one that no longer matters is ignored.

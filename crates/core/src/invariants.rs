@@ -5,8 +5,10 @@ use std::collections::BTreeMap;
 
 use gpulane_model::{JobId, StageId};
 
-use crate::demand::Demand;
+use crate::demand::{Demand, Need};
 use crate::job::Phase;
+use crate::line::{Kind, QueueId};
+use crate::stages::StageSlot;
 use crate::state::{Core, Life};
 
 impl Core {
@@ -33,12 +35,13 @@ impl Core {
         fresh.counts = gpulane_model::Counts::default();
         (fresh.active, fresh.delayed) = (0, 0);
         for stage in &mut fresh.stages {
-            (stage.failed, stage.skipped, stage.busy, stage.ready) = (0, 0, 0, 0);
+            (stage.failed, stage.skipped, stage.busy) = (0, 0, 0);
+            (stage.alone.ready, stage.plain.ready) = (0, 0);
             stage.unended = 0;
         }
         for job in self.plan.job_ids() {
             let (stage, phase) = (self.stage_of(job), self.phase(job));
-            fresh.tally(stage, phase, |count| *count += 1);
+            fresh.tally(job, phase, |count| *count += 1);
             fresh.stages[stage.index()].unended += u32::from(!phase.is_ended());
         }
         if (self.counts, self.active, self.delayed) != (fresh.counts, fresh.active, fresh.delayed) {
@@ -47,9 +50,14 @@ impl Core {
                 self.counts, self.active, self.delayed, fresh.counts, fresh.active, fresh.delayed
             ));
         }
+        let wanted: u64 =
+            self.stages.iter().zip(&self.plan.stages).map(|(slot, stage)| slot.wanted(stage)).sum();
+        if self.wanted != wanted {
+            return Err(format!("{} devices are said to be wanted, {wanted} are", self.wanted));
+        }
         for (at, (kept, counted)) in self.stages.iter().zip(&fresh.stages).enumerate() {
-            let of = |slot: &crate::stages::StageSlot| {
-                [slot.failed, slot.skipped, slot.busy, slot.ready, slot.unended]
+            let of = |slot: &StageSlot| {
+                [slot.failed, slot.skipped, slot.busy, slot.alone.ready, slot.plain.ready, slot.unended]
             };
             if of(kept) != of(counted) {
                 return Err(format!("stage {at} counted {:?}; there are {:?}", of(kept), of(counted)));
@@ -64,7 +72,6 @@ impl Core {
         for (lane, job) in self.lanes.holders() {
             held.entry(job).or_default().push(lane);
         }
-        let mut taken_cores = 0;
         for job in self.plan.job_ids() {
             let lanes = held.remove(&job).unwrap_or_default();
             let Some(lead) = self.phase(job).lane() else {
@@ -77,12 +84,12 @@ impl Core {
             if chain != lanes {
                 return Err(format!("job {job} holds lanes {lanes:?} but its chain is {chain:?}"));
             }
-            let expected = match self.stages[self.stage_of(job).index()].demand {
-                Demand::Lanes(count) => count,
-                Demand::Cores(count) => {
-                    taken_cores += count;
-                    1
-                }
+            let Some(booking) = self.lanes.booking(job) else {
+                return Err(format!("job {job} holds lanes {lanes:?} but has booked nothing"));
+            };
+            let expected = match booking.demand {
+                Demand::Devices { count, .. } => count,
+                Demand::Cores(_) => 1,
             };
             let mut gpus: Vec<_> = lanes.iter().filter_map(|lane| self.machine.gpu_of(*lane)).collect();
             let there = gpus.len();
@@ -91,16 +98,43 @@ impl Core {
                 return Err(format!("job {job} holds lanes {lanes:?} on GPUs {gpus:?}; it needs {expected}"));
             }
         }
-        self.lanes.check(&self.machine, taken_cores)
+        self.check_bookings()?;
+        self.lanes.check(&self.machine)
+    }
+
+    /// Nobody has booked less than its stage reserves, and a device is over its capacity only because somebody on it
+    /// turned out to take more than expected.
+    fn check_bookings(&self) -> Result<(), String> {
+        for (at, device) in self.lanes.devices.iter() {
+            let grown = |job: JobId| self.peaks.contains_key(&job) || self.stage_slot(job).measured.is_some();
+            if device.used > device.capacity && !self.lanes.jobs_on(at).any(grown) {
+                return Err(format!("device {at} is {device:?} though nobody on it has grown"));
+            }
+        }
+        for (job, booking) in self.lanes.bookings() {
+            let less = match (booking.demand, self.demand(job)) {
+                (Demand::Devices { need, .. }, Demand::Devices { need: asked, .. }) => need < asked,
+                (has, asked) => has != asked,
+            };
+            if less {
+                return Err(format!("job {job} has {booking:?}, its stage takes {:?}", self.demand(job)));
+            }
+        }
+        Ok(())
+    }
+
+    fn stage_slot(&self, job: JobId) -> &StageSlot {
+        &self.stages[self.stage_of(job).index()]
     }
 
     /// Who stays first in the line stands in it.
     fn check_keepers(&self) -> Result<(), String> {
-        for demand in [Demand::Lanes(1), Demand::Cores(1)] {
-            if let Some(keeper) = self.line.keeper(demand)
-                && !self.line.has(keeper, self.stages[keeper.index()].demand)
-            {
-                return Err(format!("stage {keeper} keeps what is free but does not stand in line"));
+        for demand in [Demand::Devices { count: 1, need: Need::Whole }, Demand::Cores(1)] {
+            if let Some(keeper) = self.line.keeper(demand) {
+                let queue = self.stages[keeper.stage.index()].queue(keeper.kind);
+                if !self.line.has(keeper, queue.rank, queue.demand) {
+                    return Err(format!("{keeper:?} keeps what is free but does not stand in line"));
+                }
             }
         }
         Ok(())
@@ -112,16 +146,20 @@ impl Core {
         if stage.parallel > 0 && slot.busy > stage.parallel {
             return Err(format!("stage {id} runs {} jobs, parallel is {}", slot.busy, stage.parallel));
         }
-        let mut queued: Vec<JobId> =
-            slot.queue.iter().copied().filter(|job| self.phase(*job) == Phase::Ready).collect();
-        queued.sort_unstable();
-        let ready: Vec<JobId> = stage.job_ids().filter(|job| self.phase(*job) == Phase::Ready).collect();
-        if queued != ready {
-            return Err(format!("stage {id} has {ready:?} ready but {queued:?} queued"));
-        }
-        let stands = !ready.is_empty() && slot.below_limit(stage);
-        if self.line.has(id, slot.demand) != stands {
-            return Err(format!("stage {id} should stand in line: {stands}"));
+        for kind in Kind::BOTH {
+            let queue = slot.queue(kind);
+            let of_kind = |job: &JobId| Kind::of(self.jobs[job.index()].alone) == kind;
+            let is_ready = |job: &JobId| self.phase(*job) == Phase::Ready && of_kind(job);
+            let mut queued: Vec<JobId> = queue.jobs.iter().copied().filter(is_ready).collect();
+            queued.sort_unstable();
+            let ready: Vec<JobId> = stage.job_ids().filter(is_ready).collect();
+            if queued != ready {
+                return Err(format!("stage {id} has {ready:?} ready but {queued:?} queued as {kind:?}"));
+            }
+            let stands = !ready.is_empty() && slot.below_limit(stage);
+            if self.line.has(QueueId { stage: id, kind }, queue.rank, queue.demand) != stands {
+                return Err(format!("the {kind:?} queue of stage {id} should stand in line: {stands}"));
+            }
         }
         if slot.stopped != slot.reached_limit(stage) {
             return Err(format!("stage {id} has given up {} jobs; stopped: {}", slot.given_up, slot.stopped));
@@ -156,9 +194,9 @@ impl Core {
     fn check_progress(&self) -> Result<(), String> {
         let Life::Going { .. } = self.life else { return Ok(()) };
         if self.may_start()
-            && let Some(stage) = self.next_to_start()
+            && let Some(next) = self.next_to_start()
         {
-            return Err(format!("a job of stage {stage} fits but was not started"));
+            return Err(format!("a job of {:?} fits but was not started", next.queue));
         }
         if self.is_stuck() {
             return Err("jobs are left that nothing will ever start".to_owned());

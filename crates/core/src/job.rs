@@ -10,6 +10,8 @@ pub(crate) struct JobSlot {
     pub(crate) attempts: u32,
     /// Failed tries that count against the stage's `retries`.
     pub(crate) failures: u32,
+    /// It came to grief beside others: its next tries have their GPUs to themselves.
+    pub(crate) alone: bool,
 }
 
 const _: () = assert!(size_of::<JobSlot>() <= 32, "a hundred thousand jobs must stay small");
@@ -60,6 +62,8 @@ pub(crate) enum Ending {
     Timeout,
     Cancelled,
     Interrupted,
+    /// Its GPU was lost, or a fault of another took it down: it is done again.
+    Lost,
 }
 
 impl Phase {

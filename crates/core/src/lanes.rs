@@ -1,12 +1,11 @@
-//! Who holds which lane and how many cores. Knows nothing of stages or order: it says what fits, books and releases.
-//!
-//! A *device* is what a gang needs several of: a GPU with its lanes or, where there are no GPUs, a single lane.
+//! Who holds which lane, how much of its devices, and how many cores. Knows nothing of stages or order: it books and releases.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use gpulane_model::{GpuKind, JobId, LaneId, Machine};
 
-use crate::demand::Demand;
+use crate::demand::{Demand, Need};
+use crate::devices::{Devices, Kept, Status};
 
 /// All lanes of the machine.
 #[derive(Clone, Debug)]
@@ -15,16 +14,13 @@ pub(crate) struct Lanes {
     slots: Vec<Slot>,
     /// Lanes of one device.
     per_device: u32,
-    /// Jobs on each device.
-    loads: Vec<u32>,
-    /// Devices with a free lane, by (load, device): the order in which they are filled, spread before stacked.
-    open: BTreeSet<(u32, u32)>,
-    /// Devices with two free lanes or more: where a job may still go while a gang waits for one lane on each.
-    spare: u32,
+    pub(crate) devices: Devices,
     /// Free CPU lanes.
     cpu: BTreeSet<LaneId>,
     /// Cores not taken by jobs on CPU lanes.
     cores: u32,
+    /// What each job that holds lanes has booked.
+    bookings: BTreeMap<JobId, Booking>,
 }
 
 /// One lane. A gang's lanes are a chain, so that a job needs to remember only the first of them.
@@ -34,30 +30,29 @@ struct Slot {
     next: Option<LaneId>,
 }
 
+/// What a job holds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Booking {
+    /// The first of its lanes.
+    pub(crate) lane: LaneId,
+    pub(crate) demand: Demand,
+    /// Another job was on one of its devices at some time since it began.
+    pub(crate) shared: bool,
+    /// It was said that it holds more than was reserved.
+    pub(crate) exceeded: bool,
+}
+
 impl Lanes {
     pub(crate) fn new(machine: &Machine) -> Self {
         let main = machine.main_lanes();
-        let per_device = if machine.kind == GpuKind::None { 1 } else { machine.lanes_per_gpu };
-        let devices = main.checked_div(per_device).unwrap_or(0);
         Self {
             slots: vec![Slot::default(); machine.all_lanes() as usize],
-            per_device,
-            loads: vec![0; devices as usize],
-            open: (0..devices).map(|device| (0, device)).collect(),
-            spare: if per_device > 1 { devices } else { 0 },
+            per_device: if machine.kind == GpuKind::None { 1 } else { machine.lanes_per_gpu },
+            devices: Devices::new(machine),
             cpu: (main..machine.all_lanes()).map(LaneId).collect(),
             cores: machine.cores,
+            bookings: BTreeMap::new(),
         }
-    }
-
-    /// Devices with a free lane.
-    pub(crate) fn open(&self) -> u32 {
-        u32::try_from(self.open.len()).unwrap_or(u32::MAX)
-    }
-
-    /// Devices that would still have a free lane if one were kept on each.
-    pub(crate) fn spare(&self) -> u32 {
-        self.spare
     }
 
     /// Cores not taken.
@@ -67,42 +62,65 @@ impl Lanes {
 
     /// Lanes on devices.
     pub(crate) fn main(&self) -> u32 {
-        u32::try_from(self.loads.len()).unwrap_or(u32::MAX).saturating_mul(self.per_device)
+        self.devices.len().saturating_mul(self.per_device)
     }
 
-    /// Whether a job that takes this could be booked now.
-    pub(crate) fn fits(&self, demand: Demand) -> bool {
+    /// Lanes on devices that are usable.
+    pub(crate) fn usable(&self) -> u32 {
+        let usable = self.devices.iter().filter(|(_, device)| device.status == Status::Usable).count();
+        u32::try_from(usable).unwrap_or(u32::MAX).saturating_mul(self.per_device)
+    }
+
+    /// Whether a job that takes this could be booked now, beside what is `kept` for another.
+    pub(crate) fn fits(&self, demand: Demand, kept: Option<&Kept>) -> bool {
         match demand {
-            Demand::Lanes(count) => count <= self.open(),
+            Demand::Devices { count, need } => self.devices.fits(count, need, kept),
             Demand::Cores(count) => count <= self.cores && !self.cpu.is_empty(),
         }
     }
 
     /// Books what the job takes; the lane is the lowest of its lanes. `None`, and nothing booked, if it does not fit.
-    pub(crate) fn take(&mut self, job: JobId, demand: Demand) -> Option<LaneId> {
-        if !self.fits(demand) {
+    pub(crate) fn take(&mut self, job: JobId, demand: Demand, kept: Option<&Kept>) -> Option<LaneId> {
+        if !self.fits(demand, kept) {
             return None;
         }
-        match demand {
+        let lane = match demand {
             Demand::Cores(count) => {
                 let lane = self.cpu.pop_first()?;
                 self.cores -= count;
                 self.slots[lane.index()] = Slot { holder: Some(job), next: None };
-                Some(lane)
+                lane
             }
-            Demand::Lanes(count) => {
-                let mut devices: Vec<u32> =
-                    self.open.iter().take(count as usize).map(|(_, device)| *device).collect();
-                devices.sort_unstable();
+            Demand::Devices { count, need } => {
+                let devices = self.devices.choose(count, need, kept)?;
                 // From the last device to the first, so that each lane can point to the one after it.
-                devices.into_iter().rev().fold(None, |next, device| {
-                    let lane = self.free_lane(device)?;
-                    self.slots[lane.index()] = Slot { holder: Some(job), next };
-                    self.set_load(device, self.loads[device as usize] + 1);
-                    Some(lane)
-                })
+                devices.into_iter().rev().fold(None, |next, device| self.occupy(job, device, need, next))?
+            }
+        };
+        self.book(job, lane, demand);
+        Some(lane)
+    }
+
+    fn occupy(&mut self, job: JobId, device: u32, need: Need, next: Option<LaneId>) -> Option<LaneId> {
+        let lane = self.free_lane(device)?;
+        self.slots[lane.index()] = Slot { holder: Some(job), next };
+        self.devices.enter(device, need);
+        Some(lane)
+    }
+
+    /// Takes note of the job's booking, and of whom it shares devices with.
+    fn book(&mut self, job: JobId, lane: LaneId, demand: Demand) {
+        let mut shared = false;
+        if let Demand::Devices { .. } = demand {
+            let others: Vec<JobId> = self.neighbours(job, lane).collect();
+            shared = !others.is_empty();
+            for other in others {
+                if let Some(booking) = self.bookings.get_mut(&other) {
+                    booking.shared = true;
+                }
             }
         }
+        self.bookings.insert(job, Booking { lane, demand, shared, exceeded: false });
     }
 
     /// Books exactly this lane, for a gang the first of several. For jobs a journal says are running; `false` if the lane is
@@ -118,60 +136,105 @@ impl Lanes {
                 }
                 self.cores = self.cores.saturating_sub(count);
             }
-            Demand::Lanes(_) => {
+            Demand::Devices { need, .. } => {
                 if lane.0 >= self.main() {
                     return false;
                 }
-                let device = lane.0 / self.per_device;
-                self.set_load(device, self.loads[device as usize] + 1);
+                self.devices.enter(lane.0 / self.per_device, need);
             }
         }
         self.slots[lane.index()].holder = Some(job);
+        self.book(job, lane, demand);
         true
     }
 
     /// Books the other lanes of a gang whose first one was retaken, on devices after that one's: as many as are free there.
     pub(crate) fn retake_others(&mut self, job: JobId, lead: LaneId, demand: Demand) {
-        let Demand::Lanes(count) = demand else { return };
+        let Demand::Devices { count, need } = demand else { return };
         let on = lead.0 / self.per_device;
-        let after = self.open.iter().map(|(_, device)| *device).filter(|device| *device > on);
-        let mut devices: Vec<u32> = after.take(count.saturating_sub(1) as usize).collect();
+        let mut devices: Vec<(u32, u32)> = self
+            .devices
+            .iter()
+            .filter(|(at, device)| *at > on && device.jobs < self.devices.places())
+            .map(|(at, device)| (device.jobs, at))
+            .collect();
         devices.sort_unstable();
+        devices.truncate(count.saturating_sub(1) as usize);
+        devices.sort_unstable_by_key(|(_, at)| *at);
         let mut last = lead;
-        for device in devices {
-            let Some(lane) = self.free_lane(device) else { continue };
-            self.slots[lane.index()].holder = Some(job);
+        for (_, device) in devices {
+            let Some(lane) = self.occupy(job, device, need, None) else { continue };
             self.slots[last.index()].next = Some(lane);
-            self.set_load(device, self.loads[device as usize] + 1);
             last = lane;
         }
+        self.book(job, lead, demand);
     }
 
-    /// Gives back what the job holds from this lane on. Nothing happens if the job does not hold it.
-    pub(crate) fn release(&mut self, job: JobId, lead: LaneId, demand: Demand) {
-        let mut at = Some(lead);
+    /// Gives back all the job holds. Nothing happens if it holds nothing.
+    pub(crate) fn release(&mut self, job: JobId) {
+        let Some(booking) = self.bookings.remove(&job) else { return };
+        let mut at = Some(booking.lane);
         while let Some(lane) = at {
-            let Some(slot) = self.slots.get_mut(lane.index()).filter(|slot| slot.holder == Some(job)) else {
-                return;
-            };
-            at = slot.next;
-            *slot = Slot::default();
-            match demand {
+            at = std::mem::take(&mut self.slots[lane.index()]).next;
+            match booking.demand {
                 Demand::Cores(count) => {
                     self.cpu.insert(lane);
                     self.cores += count;
                 }
-                Demand::Lanes(_) => {
-                    let device = lane.0 / self.per_device;
-                    self.set_load(device, self.loads[device as usize] - 1);
-                }
+                Demand::Devices { need, .. } => self.devices.leave(lane.0 / self.per_device, need),
             }
         }
+    }
+
+    /// Changes what a job has booked of each of its devices. It is there already, so it may take more than fits.
+    pub(crate) fn rebook(&mut self, job: JobId, to: Need) {
+        let Some(booking) = self.bookings.get_mut(&job) else { return };
+        let Demand::Devices { count, need } = booking.demand else { return };
+        booking.demand = Demand::Devices { count, need: to };
+        let lane = booking.lane;
+        for device in self.devices_of(lane).collect::<Vec<_>>() {
+            self.devices.leave(device, need);
+            self.devices.enter(device, to);
+        }
+    }
+
+    /// Takes note that it was said how much more than reserved the job holds.
+    pub(crate) fn note_exceeded(&mut self, job: JobId) {
+        if let Some(booking) = self.bookings.get_mut(&job) {
+            booking.exceeded = true;
+        }
+    }
+
+    /// What the job has booked.
+    pub(crate) fn booking(&self, job: JobId) -> Option<&Booking> {
+        self.bookings.get(&job)
+    }
+
+    /// Every job that holds lanes.
+    pub(crate) fn bookings(&self) -> impl Iterator<Item = (JobId, &Booking)> {
+        self.bookings.iter().map(|(job, booking)| (*job, booking))
     }
 
     /// The lanes a job holds, given the first of them.
     pub(crate) fn chain(&self, lead: LaneId) -> impl Iterator<Item = LaneId> {
         std::iter::successors(Some(lead), |lane| self.slots.get(lane.index()).and_then(|slot| slot.next))
+    }
+
+    /// The devices a job is on, given the first of its lanes.
+    pub(crate) fn devices_of(&self, lead: LaneId) -> impl Iterator<Item = u32> {
+        let main = self.main();
+        self.chain(lead).filter(move |lane| lane.0 < main).map(|lane| lane.0 / self.per_device)
+    }
+
+    /// The jobs on a device.
+    pub(crate) fn jobs_on(&self, device: u32) -> impl Iterator<Item = JobId> {
+        let first = (device * self.per_device) as usize;
+        self.slots[first..first + self.per_device as usize].iter().filter_map(|slot| slot.holder)
+    }
+
+    /// Others on the job's devices; one that is on several of them comes several times.
+    pub(crate) fn neighbours(&self, job: JobId, lead: LaneId) -> impl Iterator<Item = JobId> {
+        self.devices_of(lead).flat_map(|device| self.jobs_on(device)).filter(move |other| *other != job)
     }
 
     /// Every taken lane with its holder, by lane.
@@ -185,36 +248,33 @@ impl Lanes {
         (first..first + self.per_device).map(LaneId).find(|lane| self.slots[lane.index()].holder.is_none())
     }
 
-    fn set_load(&mut self, device: u32, load: u32) {
-        let before = std::mem::replace(&mut self.loads[device as usize], load);
-        let has_spare = |load: u32| u32::from(load + 1 < self.per_device);
-        self.spare = self.spare + has_spare(load) - has_spare(before);
-        self.open.remove(&(before, device));
-        if load < self.per_device {
-            self.open.insert((load, device));
-        }
-    }
-
-    /// Whether everything kept beside the slots agrees with them. `taken_cores`: by jobs on CPU lanes.
-    pub(crate) fn check(&self, machine: &Machine, taken_cores: u32) -> Result<(), String> {
-        for (device, load) in self.loads.iter().enumerate() {
-            let first = device * self.per_device as usize;
-            let lanes = &self.slots[first..first + self.per_device as usize];
-            let busy = lanes.iter().filter(|slot| slot.holder.is_some()).count();
-            if busy != *load as usize {
-                return Err(format!("device {device} has load {load} but {busy} busy lanes"));
+    /// Whether everything kept beside the slots and bookings agrees with them.
+    pub(crate) fn check(&self, machine: &Machine) -> Result<(), String> {
+        for (at, device) in self.devices.iter() {
+            let booked = |job| match self.bookings.get(&job).map(|booking| booking.demand) {
+                Some(Demand::Devices { need: Need::Share(amount), .. }) => amount,
+                Some(Demand::Devices { need: Need::Whole, .. }) => device.capacity,
+                _ => 0,
+            };
+            let jobs: Vec<JobId> = self.jobs_on(at).collect();
+            let used: u64 = jobs.iter().map(|job| booked(*job)).sum();
+            if (used, jobs.len()) != (device.used, device.jobs as usize) {
+                return Err(format!("device {at} is {device:?} but {jobs:?} have booked {used}"));
             }
-            let listed = self.open.contains(&(*load, LaneId::at(device).0));
-            if listed != (*load < self.per_device) {
-                return Err(format!("device {device} with load {load} is wrongly listed as open: {listed}"));
+            let whole = |job: &&JobId| {
+                let demand = self.bookings.get(job).map(|booking| booking.demand);
+                matches!(demand, Some(Demand::Devices { need: Need::Whole, .. }))
+            };
+            if device.whole != jobs.iter().any(|job| whole(&job)) || (device.whole && jobs.len() > 1) {
+                return Err(format!("device {at} is {device:?}, shared by {jobs:?}"));
             }
         }
-        let spare = self.loads.iter().filter(|load| **load + 1 < self.per_device).count();
-        if spare != self.spare as usize {
-            return Err(format!("{} devices are said to be spare, {spare} are", self.spare));
-        }
-        if self.cores + taken_cores != machine.cores {
-            return Err(format!("{} cores free and {taken_cores} taken of {}", self.cores, machine.cores));
+        let taken: u32 = self.bookings.values().fold(0, |sum, booking| match booking.demand {
+            Demand::Cores(count) => sum + count,
+            Demand::Devices { .. } => sum,
+        });
+        if self.cores + taken != machine.cores {
+            return Err(format!("{} cores free and {taken} taken of {}", self.cores, machine.cores));
         }
         for lane in (self.main()..machine.all_lanes()).map(LaneId) {
             if self.cpu.contains(&lane) == self.slots[lane.index()].holder.is_some() {

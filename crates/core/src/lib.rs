@@ -13,17 +13,25 @@
 //! - `waiting`, `misfit`, `invariants`: answers about the state; they change nothing.
 
 mod demand;
+mod devices;
 mod effect;
 mod ends;
+mod forecast;
 mod input;
 mod invariants;
 mod job;
 mod lanes;
+mod leases;
 mod line;
+mod memory;
 mod misfit;
 mod on_exit;
+mod on_gpu;
+mod on_peak;
 mod on_spawn;
 mod on_stop;
+mod on_trouble;
+mod rank;
 mod restore;
 mod stages;
 mod starts;
@@ -31,8 +39,10 @@ mod state;
 mod waiting;
 
 pub use effect::{Effect, GpuSet, Outcome};
+pub use forecast::{Forecast, forecast};
 pub use gpulane_model::Counts;
-pub use input::{Input, Timer};
+pub use input::{Input, Timer, Trouble};
+pub use memory::{HEADROOM, MARGIN, reserve_for};
 pub use misfit::{Lack, Misfit, misfits};
 pub use state::Core;
 pub use waiting::Waiting;

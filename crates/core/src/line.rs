@@ -1,85 +1,134 @@
-//! The line: stages that have a job to start and may start one. Within a stage its own queue decides; between stages,
-//! the plan's order, except that a stage which has begun to keep what is free stays first until it has had it: were it passed
-//! again by an earlier one that is back from its limit, what it keeps would lie idle for nothing.
+//! The line: queues that have a job to start and may start one. Within a queue its own order decides; between queues their
+//! rank, then the plan's order, except that one which has begun to keep what is free stays first until it has had it: were it
+//! passed again by one that is back from its limit, what it keeps would lie idle for nothing.
 
+use std::cmp::Reverse;
 use std::collections::{BTreeMap, BTreeSet};
 
 use gpulane_model::StageId;
 
-use crate::demand::Demand;
+use crate::demand::{Demand, Need};
 
-/// Stages with something to start, by what their jobs take.
+/// One of a stage's two queues. The jobs that must be alone come first: they had their turn.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct QueueId {
+    pub(crate) stage: StageId,
+    pub(crate) kind: Kind,
+}
+
+/// Whom a queue is for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Kind {
+    /// Jobs that came to grief beside others.
+    Alone,
+    /// All others.
+    Plain,
+}
+
+impl Kind {
+    pub(crate) const BOTH: [Self; 2] = [Self::Alone, Self::Plain];
+
+    pub(crate) fn of(alone: bool) -> Self {
+        if alone { Self::Alone } else { Self::Plain }
+    }
+}
+
+/// A queue in the line: the highest rank first, then the plan's order.
+type Turn = (Reverse<u64>, QueueId);
+
+/// Queues with something to start, by what their jobs take.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Line {
-    /// By the number of lanes a job takes at once. There are few such numbers, whatever the number of stages.
-    lanes: BTreeMap<u32, BTreeSet<StageId>>,
-    /// Stages on CPU lanes, beside GPUs.
-    cores: BTreeSet<StageId>,
-    /// Keeps free lanes, and so goes before all others that take lanes.
-    keeps_lanes: Option<StageId>,
+    /// By what a job takes of how many devices. There are few such classes, whatever the number of stages.
+    devices: BTreeMap<(u32, Need), BTreeSet<Turn>>,
+    /// Queues for CPU lanes, beside GPUs.
+    cores: BTreeSet<Turn>,
+    /// Keeps free devices, and so goes before all others that take devices; with what it takes.
+    keeps_devices: Option<(QueueId, (u32, Need))>,
     /// Keeps free cores, and so goes before all others that take cores.
-    keeps_cores: Option<StageId>,
+    keeps_cores: Option<QueueId>,
 }
 
 impl Line {
-    /// Puts the stage into the line, or takes it out.
-    pub(crate) fn set(&mut self, stage: StageId, demand: Demand, stands: bool) {
-        let stages = match demand {
-            Demand::Lanes(count) => self.lanes.entry(count).or_default(),
-            Demand::Cores(_) => &mut self.cores,
-        };
-        if stands {
-            stages.insert(stage);
-        } else {
-            stages.remove(&stage);
-            self.give_up_place(stage);
+    /// Puts the queue into the line, or takes it out.
+    pub(crate) fn set(&mut self, queue: QueueId, rank: u64, demand: Demand, stands: bool) {
+        let turn = (Reverse(rank), queue);
+        match (demand, stands) {
+            (Demand::Devices { count, need }, true) => {
+                self.devices.entry((count, need)).or_default().insert(turn);
+            }
+            (Demand::Devices { count, need }, false) => {
+                if let Some(turns) = self.devices.get_mut(&(count, need)) {
+                    turns.remove(&turn);
+                    if turns.is_empty() {
+                        self.devices.remove(&(count, need));
+                    }
+                }
+            }
+            (Demand::Cores(_), true) => {
+                self.cores.insert(turn);
+            }
+            (Demand::Cores(_), false) => {
+                self.cores.remove(&turn);
+            }
+        }
+        if !stands {
+            self.give_up_place(queue);
         }
     }
 
-    /// The stage, which must be in the line, keeps what is free of what it takes: until it gives up its place or leaves the
+    /// The queue, which must be in the line, keeps what is free of what it takes: until it gives up its place or leaves the
     /// line, it is first.
-    pub(crate) fn keep(&mut self, stage: StageId, demand: Demand) {
+    pub(crate) fn keep(&mut self, queue: QueueId, demand: Demand) {
         match demand {
-            Demand::Lanes(_) => self.keeps_lanes = Some(stage),
-            Demand::Cores(_) => self.keeps_cores = Some(stage),
+            Demand::Devices { count, need } => self.keeps_devices = Some((queue, (count, need))),
+            Demand::Cores(_) => self.keeps_cores = Some(queue),
         }
     }
 
-    /// The stage goes back to its place in the plan's order.
-    pub(crate) fn give_up_place(&mut self, stage: StageId) {
-        for keeps in [&mut self.keeps_lanes, &mut self.keeps_cores] {
-            keeps.take_if(|keeper| *keeper == stage);
-        }
+    /// The queue goes back to its place in the order.
+    pub(crate) fn give_up_place(&mut self, queue: QueueId) {
+        self.keeps_devices.take_if(|(keeper, _)| *keeper == queue);
+        self.keeps_cores.take_if(|keeper| *keeper == queue);
     }
 
-    /// The stage that was let stay first for what jobs like this take, if one was.
-    pub(crate) fn keeper(&self, demand: Demand) -> Option<StageId> {
+    /// The queue that was let stay first for what jobs like this take, if one was.
+    pub(crate) fn keeper(&self, demand: Demand) -> Option<QueueId> {
         match demand {
-            Demand::Lanes(_) => self.keeps_lanes,
+            Demand::Devices { .. } => self.keeps_devices.map(|(keeper, _)| keeper),
             Demand::Cores(_) => self.keeps_cores,
         }
     }
 
-    /// Whether the stage is in the line.
-    pub(crate) fn has(&self, stage: StageId, demand: Demand) -> bool {
+    /// Whether the queue is in the line.
+    pub(crate) fn has(&self, queue: QueueId, rank: u64, demand: Demand) -> bool {
+        let turn = (Reverse(rank), queue);
         match demand {
-            Demand::Lanes(count) => self.lanes.get(&count).is_some_and(|stages| stages.contains(&stage)),
-            Demand::Cores(_) => self.cores.contains(&stage),
+            Demand::Devices { count, need } => {
+                self.devices.get(&(count, need)).is_some_and(|turns| turns.contains(&turn))
+            }
+            Demand::Cores(_) => self.cores.contains(&turn),
         }
     }
 
-    /// The first stage for lanes.
-    pub(crate) fn first_for_lanes(&self) -> Option<StageId> {
-        self.keeps_lanes.or_else(|| self.first_with_at_most(u32::MAX))
+    /// The first queue for devices among those whose jobs take what `may` allows.
+    pub(crate) fn first_for_devices(&self, may: impl Fn(u32, Need) -> bool) -> Option<QueueId> {
+        if let Some((keeper, (count, need))) = self.keeps_devices
+            && may(count, need)
+        {
+            return Some(keeper);
+        }
+        let classes = self.devices.iter().filter(|((count, need), _)| may(*count, *need));
+        classes.filter_map(|(_, turns)| turns.first()).min().map(|(_, queue)| *queue)
     }
 
-    /// The first stage in the plan's order whose jobs take at most so many lanes.
-    pub(crate) fn first_with_at_most(&self, most: u32) -> Option<StageId> {
-        self.lanes.range(..=most).filter_map(|(_, stages)| stages.first()).min().copied()
+    /// What jobs in line take of how many devices.
+    pub(crate) fn classes(&self) -> impl Iterator<Item = (u32, Need)> {
+        self.devices.keys().copied()
     }
 
-    /// The first stage for cores.
-    pub(crate) fn first_for_cores(&self) -> Option<StageId> {
-        self.keeps_cores.or_else(|| self.cores.first().copied())
+    /// The first queue for cores.
+    pub(crate) fn first_for_cores(&self) -> Option<QueueId> {
+        self.keeps_cores.or_else(|| self.cores.first().map(|(_, queue)| *queue))
     }
 }

@@ -1,9 +1,10 @@
 //! Stages that can never run on a machine, and why. Asked before a run starts; the core itself fails such jobs instead of
 //! waiting for ever.
 
+use std::cmp::Reverse;
 use std::fmt;
 
-use gpulane_model::{Bytes, GpuKind, Machine, Memory, Plan, Stage, StageId};
+use gpulane_model::{Bytes, Gpu, GpuKind, Machine, Memory, Plan, Stage, StageId};
 
 /// A stage whose jobs can never run here.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -37,8 +38,17 @@ pub enum Lack {
     Memory {
         /// What each job reserves.
         asked: Bytes,
-        /// The most a GPU has.
+        /// The most a GPU has for jobs.
         largest: Bytes,
+    },
+    /// Enough GPUs with enough memory.
+    LargeGpus {
+        /// What each job takes at once.
+        gpus: u32,
+        /// What it reserves on each.
+        asked: Bytes,
+        /// How many have that much.
+        there: u32,
     },
     /// Any core for CPU-only jobs.
     Cores,
@@ -68,10 +78,19 @@ impl Lack {
         if asked > there {
             return Some(Self::Gpus { asked, there });
         }
-        let largest = machine.gpus.iter().map(|gpu| gpu.memory).max()?;
-        match stage.memory {
-            Memory::Reserve(asked) if asked > largest => Some(Self::Memory { asked, largest }),
-            _ => None,
+        let Memory::Reserve(asked) = stage.memory else { return None };
+        let mut usable: Vec<Bytes> = machine.gpus.iter().map(Gpu::usable).collect();
+        usable.sort_unstable_by_key(|usable| Reverse(*usable));
+        let enough = usable.get(stage.gpus as usize - 1).is_some_and(|least| asked <= *least);
+        let largest = *usable.first()?;
+        if enough {
+            None
+        } else if asked > largest {
+            Some(Self::Memory { asked, largest })
+        } else {
+            let there = usable.iter().filter(|usable| asked <= **usable).count();
+            let there = u32::try_from(there).unwrap_or(u32::MAX);
+            Some(Self::LargeGpus { gpus: stage.gpus, asked, there })
         }
     }
 }
@@ -98,6 +117,12 @@ impl fmt::Display for Lack {
             Self::Memory { asked, largest } => {
                 write!(f, "reserves {asked} of GPU memory; the largest GPU has {largest}")
             }
+            Self::LargeGpus { gpus, asked, there } => write!(
+                f,
+                "needs {} with {asked} each at once; there {} {there} that large",
+                counted(gpus, "GPU"),
+                if there == 1 { "is" } else { "are" },
+            ),
             Self::Cores => f.write_str("needs a CPU core; there are 0 cores"),
         }
     }

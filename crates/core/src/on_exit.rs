@@ -1,29 +1,53 @@
 //! The end of an attempt: success and its publication, failure and the next try.
 
-use gpulane_model::{Attempt, Event, FailReason, Failure, JobId, Millis, ProcessExit};
+use gpulane_model::{Attempt, Bytes, Event, FailReason, Failure, JobId, Millis, ProcessExit};
 
 use crate::job::{Ending, Phase};
 use crate::starts::Place;
 use crate::state::Core;
-use crate::{Effect, Timer};
+use crate::{Effect, Timer, Trouble};
+
+/// How a process tree ended.
+pub(crate) struct End {
+    pub(crate) exit: ProcessExit,
+    pub(crate) left: u32,
+    pub(crate) peak: Option<Bytes>,
+    pub(crate) trouble: Option<Trouble>,
+}
 
 impl Core {
-    pub(crate) fn on_job_exited(&mut self, job: JobId, attempt: Attempt, exit: ProcessExit, left: u32) {
+    pub(crate) fn on_job_exited(&mut self, job: JobId, attempt: Attempt, end: End) {
         let Some(slot) = self.slot(job).filter(|slot| slot.is_at(attempt)) else { return };
-        let Phase::Running { lane, ending, since } = slot.phase else { return };
-        self.free(job, lane);
+        let Phase::Running { ending, since, .. } = slot.phase else { return };
+        let End { exit, left, peak, trouble } = end;
+        let peak = self.note_peak(job, peak);
+        let footing = self.footing(job);
+        if let Some(peak) = peak {
+            self.check_reserved(job, peak);
+        }
+        let lost = self.lost_under(job);
+        self.lanes.release(job);
         if left > 0 {
             let job = self.plan.job_name(job);
             self.record(Event::ProcessesLeft { job, count: left });
         }
+        if let Some(Trouble::GpuLost { gpu, why }) = &trouble {
+            self.on_gpu_lost(*gpu, why);
+        }
         let took = self.now.since(since);
-        let failure = Failure::from_exit(exit, took.as_seconds());
-        match ending {
-            Ending::No | Ending::Interrupted if exit.success() => {
-                self.set_phase(job, Phase::Publishing { took, cancelled: false });
-                self.later.push(Effect::Publish { job, attempt });
+        if exit.success() && matches!(ending, Ending::No | Ending::Interrupted | Ending::Lost) {
+            if let Some(peak) = peak {
+                self.learn(job, peak);
             }
-            Ending::No => self.on_attempt_failed(job, attempt, failure),
+            self.set_phase(job, Phase::Publishing { took, cancelled: false });
+            self.later.push(Effect::Publish { job, attempt });
+            return;
+        }
+        self.peaks.remove(&job);
+        let failure =
+            Failure { peak_vram: peak.map(|peak| peak.0), ..Failure::from_exit(exit, took.as_seconds()) };
+        match ending {
+            Ending::No => self.on_job_failed(job, attempt, failure, trouble, &footing),
             Ending::Timeout => {
                 let limit = self.plan.stage_of(job).timeout.unwrap_or(took);
                 let message = Some(format!("took longer than {limit}"));
@@ -38,19 +62,29 @@ impl Core {
                 self.fail(job, attempt, Failure { reason: FailReason::Cancelled, ..failure });
             }
             Ending::Interrupted => {
-                let name = self.plan.job_name(job);
-                let failure = Failure { reason: FailReason::Interrupted, ..failure };
-                self.record(Event::JobFailed { job: name, attempt, failure });
-                self.put_back(job);
+                self.do_again(job, attempt, Failure { reason: FailReason::Interrupted, ..failure });
+            }
+            Ending::Lost => {
+                let message = lost.unwrap_or_else(|| "restarted after an MPS fault".to_owned());
+                let failure = Failure { reason: FailReason::Lost, message: Some(message), ..failure };
+                self.do_again(job, attempt, failure);
             }
         }
+    }
+
+    /// The try is recorded but does not count; the job has its turn again.
+    pub(crate) fn do_again(&mut self, job: JobId, attempt: Attempt, failure: Failure) {
+        let name = self.plan.job_name(job);
+        self.record(Event::JobFailed { job: name, attempt, failure });
+        self.put_back(job);
     }
 
     pub(crate) fn on_job_published(&mut self, job: JobId, attempt: Attempt) {
         let Some((took, _)) = self.publishing(job, attempt) else { return };
         self.set_phase(job, Phase::Succeeded);
+        let peak_vram = self.peaks.remove(&job).map(|peak| peak.0);
         let job = self.plan.job_name(job);
-        self.record(Event::JobSucceeded { job, attempt, seconds: took.as_seconds(), peak_vram: None });
+        self.record(Event::JobSucceeded { job, attempt, seconds: took.as_seconds(), peak_vram });
     }
 
     pub(crate) fn on_publish_failed(&mut self, job: JobId, attempt: Attempt, message: String) {
@@ -58,6 +92,7 @@ impl Core {
         let failure = Failure {
             message: Some(message),
             seconds: took.as_seconds(),
+            peak_vram: self.peaks.remove(&job).map(|peak| peak.0),
             ..Failure::because(FailReason::Publish)
         };
         if cancelled {
@@ -76,7 +111,7 @@ impl Core {
     }
 
     /// The job failed by its own doing: it gets another try if one is left and its stage goes on.
-    fn on_attempt_failed(&mut self, job: JobId, attempt: Attempt, failure: Failure) {
+    pub(crate) fn on_attempt_failed(&mut self, job: JobId, attempt: Attempt, failure: Failure) {
         let slot = &mut self.jobs[job.index()];
         slot.failures += 1;
         let failures = slot.failures;

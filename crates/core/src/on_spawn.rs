@@ -2,7 +2,6 @@
 
 use gpulane_model::{Attempt, Event, FailReason, Failure, JobId, LaneId, Millis};
 
-use crate::demand::Demand;
 use crate::job::{Ending, Phase};
 use crate::state::{Core, Hold};
 use crate::{Effect, Timer};
@@ -15,7 +14,7 @@ impl Core {
         let Some((lane, ending)) = self.starting(job, attempt) else { return };
         self.set_phase(job, Phase::Running { lane, ending, since: self.now });
         let name = self.plan.job_name(job);
-        let gpus = self.uuids(job, lane);
+        let gpus = self.uuids(lane);
         self.record(Event::JobStarted { job: name, attempt, lane, gpus, pid });
         if matches!(self.hold, Hold::Trial { .. } | Hold::Probing { .. }) {
             self.hold = Hold::Free;
@@ -23,7 +22,8 @@ impl Core {
         }
         if ending != Ending::No {
             // Wanted gone while it was being started.
-            let now = self.interrupt.as_ref().is_some_and(|interrupt| interrupt.now);
+            let now =
+                ending == Ending::Lost || self.interrupt.as_ref().is_some_and(|interrupt| interrupt.now);
             self.later.push(Effect::Terminate { job, attempt, now });
         } else if let Some(timeout) = self.plan.stage_of(job).timeout {
             let timer = Timer::Timeout { job, attempt };
@@ -32,8 +32,10 @@ impl Core {
     }
 
     pub(crate) fn on_spawn_failed(&mut self, job: JobId, attempt: Attempt, message: String) {
-        let Some((lane, _)) = self.starting(job, attempt) else { return };
-        self.free(job, lane);
+        if self.starting(job, attempt).is_none() {
+            return;
+        }
+        self.lanes.release(job);
         self.jobs[job.index()].failures += 1;
         self.fail(job, attempt, Failure { message: Some(message), ..Failure::because(FailReason::Start) });
         if let Hold::Probing { because } = &mut self.hold {
@@ -43,8 +45,8 @@ impl Core {
     }
 
     pub(crate) fn on_spawn_blocked(&mut self, job: JobId, attempt: Attempt, because: String) {
-        let Some((lane, ending)) = self.starting(job, attempt) else { return };
-        self.free(job, lane);
+        let Some((_, ending)) = self.starting(job, attempt) else { return };
+        self.lanes.release(job);
         self.jobs[job.index()].attempts -= 1;
         if ending == Ending::Cancelled {
             self.fail(job, Attempt(0), Failure::because(FailReason::Cancelled));
@@ -58,7 +60,10 @@ impl Core {
         match self.hold {
             // Others were asked to start at the same time; the timer is set.
             Hold::Held { .. } => return,
-            Hold::Free => self.record(Event::StartsHeld { because: because.clone() }),
+            Hold::Free => {
+                self.supersede_scarcity();
+                self.record(Event::StartsHeld { because: because.clone() });
+            }
             Hold::Trial { .. } | Hold::Probing { .. } => {}
         }
         self.hold = Hold::Held { because };
@@ -79,17 +84,7 @@ impl Core {
         }
     }
 
-    /// Gives back all the job holds.
-    pub(crate) fn free(&mut self, job: JobId, lane: LaneId) {
-        let demand = self.stages[self.stage_of(job).index()].demand;
-        self.lanes.release(job, lane, demand);
-    }
-
-    fn uuids(&self, job: JobId, lane: LaneId) -> Vec<String> {
-        if let Demand::Cores(_) = self.stages[self.stage_of(job).index()].demand {
-            return Vec::new();
-        }
-        let uuid = |lane| Some(self.machine.gpus.get(self.machine.gpu_of(lane)?.index())?.uuid.clone());
-        self.lanes.chain(lane).filter_map(uuid).collect()
+    fn uuids(&self, lane: LaneId) -> Vec<String> {
+        self.lanes.chain(lane).filter_map(|lane| Some(self.uuid(self.machine.gpu_of(lane)?))).collect()
     }
 }

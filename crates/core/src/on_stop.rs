@@ -57,13 +57,8 @@ impl Core {
             Some(interrupt) => interrupt.now |= now,
             None => self.interrupt = Some(Interrupt { because, now }),
         }
-        // Only those that hold lanes run; a gang holds several.
-        let running: Vec<JobId> = self
-            .lanes
-            .holders()
-            .filter(|(lane, job)| self.phase(*job).lane() == Some(*lane))
-            .map(|(_, job)| job)
-            .collect();
+        // Only those that hold lanes run.
+        let running: Vec<JobId> = self.lanes.bookings().map(|(job, _)| job).collect();
         for job in running {
             self.interrupt_job(job, insists);
         }

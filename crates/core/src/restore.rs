@@ -1,18 +1,21 @@
 //! A core from a plan, a machine and what the journal tells. What follows at once from the past (skips, stopped stages) is
 //! worked out here and told by the first step.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use gpulane_model::{
-    Counts, FailReason, JobId, JobState, JobStatus, LaneId, Machine, Millis, Plan, RunState, StageId,
+    Counts, FailReason, GpuIndex, GpuKind, JobId, JobState, JobStatus, LaneId, Machine, Millis, Plan,
+    RunState, StageId,
 };
 
 use crate::Core;
-use crate::demand::Demand;
+use crate::demand::{Demand, Need};
+use crate::devices::Status;
 use crate::job::{Ending, JobSlot, Phase};
 use crate::lanes::Lanes;
-use crate::line::Line;
+use crate::leases::{Leases, Scarcity};
+use crate::line::{Kind, Line, QueueId};
 use crate::stages::{Links, StageSlot};
 use crate::state::{Hold, Interrupt, Life};
 
@@ -23,6 +26,17 @@ impl Core {
         let mut core = Self::bare(plan, machine, past);
         core.settle();
         core
+    }
+
+    /// With leases: no GPU is ours at first. They are asked for by [`Effect::Want`](crate::Effect::Want) and given back by
+    /// [`Effect::Release`](crate::Effect::Release). To be said before `Begin`.
+    #[must_use]
+    pub fn with_leases(mut self) -> Self {
+        if self.machine.kind != GpuKind::None {
+            self.lanes.devices.send_away();
+            self.leases = Some(Leases::default());
+        }
+        self
     }
 
     /// A core that only looks: like [`Core::new`], but what ran keeps running on its lanes, and what held or interrupted the
@@ -46,6 +60,7 @@ impl Core {
         }
         core.settle();
         core.retake_lanes();
+        core.take_out_of_use(past);
         core.infer_keepers();
         core.later.clear();
         if let Some(because) = &past.held {
@@ -57,11 +72,16 @@ impl Core {
 
     /// Everything in its place, nothing counted and nothing passed on yet.
     fn bare(plan: Arc<Plan>, machine: Machine, past: &RunState) -> Self {
-        let mut stages: Vec<StageSlot> =
-            plan.stages.iter().map(|stage| StageSlot::new(stage, &machine)).collect();
+        let measured = |at: usize| past.measured.get(at).copied().flatten();
+        let mut stages: Vec<StageSlot> = plan
+            .stages
+            .iter()
+            .zip(0..)
+            .map(|(stage, at)| StageSlot::new(stage, &machine, measured(at)))
+            .collect();
         let mut restore = |job: JobId| {
             let Some(state) = past.jobs.get(job.index()) else {
-                return JobSlot { phase: Phase::Waiting, attempts: 0, failures: 0 };
+                return JobSlot { phase: Phase::Waiting, attempts: 0, failures: 0, alone: false };
             };
             let cancelled = |state: &JobState| matches!(&state.status, JobStatus::Failed(how) if how.reason == FailReason::Cancelled);
             let phase = match state.status {
@@ -73,10 +93,10 @@ impl Core {
             if phase == Phase::Failed && !cancelled(state) {
                 stages[plan.job(job).stage.index()].given_up += 1;
             }
-            JobSlot { phase, attempts: state.attempts, failures: state.failures }
+            JobSlot { phase, attempts: state.attempts, failures: state.failures, alone: state.alone }
         };
         let jobs = plan.job_ids().map(&mut restore).collect();
-        Self {
+        let mut core = Self {
             links: Links::new(&plan),
             lanes: Lanes::new(&machine),
             line: Line::default(),
@@ -87,20 +107,27 @@ impl Core {
             counts: Counts::default(),
             active: 0,
             delayed: 0,
+            wanted: 0,
+            peaks: BTreeMap::new(),
+            typical_seconds: 1.0,
+            leases: None,
+            scarcity: Scarcity::default(),
             hold: Hold::Free,
             interrupt: None,
             life: Life::New,
             now: Millis(0),
             news: VecDeque::new(),
             later: Vec::new(),
-        }
+        };
+        core.rank_all();
+        core
     }
 
     /// Counts what is there and draws every conclusion from it.
     fn settle(&mut self) {
         for job in self.plan.job_ids() {
             let phase = self.phase(job);
-            self.tally(self.plan.job(job).stage, phase, |count| *count += 1);
+            self.tally(job, phase, |count| *count += 1);
             if phase.is_ended() {
                 self.news.push_back(job);
             }
@@ -123,40 +150,59 @@ impl Core {
         self.pass_on_news();
     }
 
+    /// GPUs the journal says are not to be used.
+    fn take_out_of_use(&mut self, past: &RunState) {
+        let held = past.vram_held.iter().map(|(uuid, why)| (uuid, Status::Held(why.clone())));
+        let lost = past.quarantined.iter().map(|(uuid, why)| (uuid, Status::Lost(why.clone())));
+        for (uuid, status) in held.chain(lost) {
+            if let Some(at) = self.machine.gpus.iter().position(|gpu| gpu.uuid == *uuid) {
+                self.lanes.devices.set_status(GpuIndex::at(at).0, status);
+            }
+        }
+    }
+
     /// The journal does not say who keeps free lanes or cores, but a live engine starts what fits: if something fits and
     /// waits, it waits for a job that does not.
     fn infer_keepers(&mut self) {
-        let waits = |stage: &StageId| {
-            let demand = self.stages[stage.index()].demand;
-            self.line.has(*stage, demand) && !self.lanes.fits(demand)
+        let queues = (0..self.stages.len()).map(StageId::at);
+        let queues = queues.flat_map(|stage| Kind::BOTH.map(|kind| QueueId { stage, kind }));
+        let waits = |id: &QueueId| {
+            let queue = self.stages[id.stage.index()].queue(id.kind);
+            self.line.has(*id, queue.rank, queue.demand) && !self.lanes.fits(queue.demand, None)
         };
-        let misfits: Vec<StageId> = (0..self.stages.len()).map(StageId::at).filter(waits).collect();
-        let spare_is_used = self.line.first_with_at_most(self.lanes.spare()).is_none();
-        for stage in misfits {
-            let demand = self.stages[stage.index()].demand;
+        let misfits: Vec<QueueId> = queues.filter(waits).collect();
+        for id in misfits {
+            let demand = self.demand_of(id);
             let keeps = match demand {
-                Demand::Lanes(_) => self.lanes.open() > 0 && spare_is_used,
+                Demand::Devices { count, need } => self.would_keep(count, need),
                 Demand::Cores(_) => self.lanes.cores() > 0,
             };
             if keeps && self.line.keeper(demand).is_none() {
-                self.line.keep(stage, demand);
+                self.line.keep(id, demand);
             }
         }
+    }
+
+    /// Whether a job that takes this keeps something, and all that is left beside it is used.
+    fn would_keep(&self, count: u32, need: Need) -> bool {
+        let devices = &self.lanes.devices;
+        let kept = devices.keep(count, need);
+        let beside = self.line.first_for_devices(|count, need| devices.fits(count, need, Some(&kept)));
+        devices.keeps_anything(&kept) && beside.is_none()
     }
 
     /// Books the lanes of jobs that are running. The journal names only the first and lowest lane of each, so these come
     /// first; a gang's others are taken from what is free above, the gang with the least above it before the others.
     fn retake_lanes(&mut self) {
-        let demand = |core: &Self, job| core.stages[core.stage_of(job).index()].demand;
         let mut running: Vec<(LaneId, JobId)> =
             self.plan.job_ids().filter_map(|job| Some((self.phase(job).lane()?, job))).collect();
         running.retain(|(lane, job)| {
-            let demand = demand(self, *job);
+            let demand = self.demand(*job);
             self.lanes.retake(*job, *lane, demand)
         });
         running.sort_unstable();
         for (lane, job) in running.into_iter().rev() {
-            self.lanes.retake_others(job, lane, demand(self, job));
+            self.lanes.retake_others(job, lane, self.demand(job));
         }
     }
 }

@@ -2,16 +2,23 @@
 
 use std::collections::VecDeque;
 
-use gpulane_model::{JobId, Machine, Plan, Stage, StageId};
+use gpulane_model::{JobId, Machine, Measured, Memory, Plan, Stage, StageId};
 
 use crate::demand::Demand;
+use crate::line::Kind;
 use crate::misfit::Lack;
 
 /// The scheduling state of one stage.
 #[derive(Clone, Debug)]
 pub(crate) struct StageSlot {
-    /// What each of its jobs takes.
-    pub(crate) demand: Demand,
+    /// Ready jobs that may be beside others.
+    pub(crate) plain: Queue,
+    /// Ready jobs that came to grief beside others.
+    pub(crate) alone: Queue,
+    /// With `memory = "auto"`, where GPUs are shared by it: what its jobs take, once that is known.
+    pub(crate) measured: Option<Measured>,
+    /// How long its jobs take, where earlier runs tell.
+    pub(crate) seconds: Option<f64>,
     /// Why its jobs can never run on this machine, if so.
     pub(crate) lack: Option<Lack>,
     /// Stages of `after` that have not ended.
@@ -28,16 +35,36 @@ pub(crate) struct StageSlot {
     pub(crate) stopped: bool,
     /// Jobs that hold lanes; what `parallel` limits.
     pub(crate) busy: u32,
+}
+
+/// Ready jobs of a stage that take the same.
+#[derive(Clone, Debug)]
+pub(crate) struct Queue {
+    /// What each of them takes.
+    pub(crate) demand: Demand,
+    /// Its place in the line; the highest is first.
+    pub(crate) rank: u64,
     /// Jobs that are `Ready`.
     pub(crate) ready: u32,
-    /// Ready jobs, in order. A job that ended while queued stays in as a dead entry and is passed over.
-    pub(crate) queue: VecDeque<JobId>,
+    /// These, in order. A job that ended while queued stays in as a dead entry and is passed over.
+    pub(crate) jobs: VecDeque<JobId>,
+}
+
+impl Queue {
+    fn new(demand: Demand) -> Self {
+        Self { demand, rank: 0, ready: 0, jobs: VecDeque::new() }
+    }
 }
 
 impl StageSlot {
-    pub(crate) fn new(stage: &Stage, machine: &Machine) -> Self {
+    pub(crate) fn new(stage: &Stage, machine: &Machine, measured: Option<Measured>) -> Self {
+        let measured = measured.filter(|_| machine.packing && stage.memory == Memory::Auto);
+        let demand = Demand::of(stage, machine, measured.map(|measured| measured.reserve));
         Self {
-            demand: Demand::of(stage, machine),
+            plain: Queue::new(demand),
+            alone: Queue::new(demand.alone()),
+            measured,
+            seconds: None,
             lack: Lack::of(stage, machine),
             awaited: u32::try_from(stage.after.len()).unwrap_or(u32::MAX),
             unended: u32::try_from(stage.job_ids().len()).unwrap_or(u32::MAX),
@@ -46,14 +73,38 @@ impl StageSlot {
             given_up: 0,
             stopped: false,
             busy: 0,
-            ready: 0,
-            queue: VecDeque::new(),
         }
+    }
+
+    pub(crate) fn queue(&self, kind: Kind) -> &Queue {
+        match kind {
+            Kind::Alone => &self.alone,
+            Kind::Plain => &self.plain,
+        }
+    }
+
+    pub(crate) fn queue_mut(&mut self, kind: Kind) -> &mut Queue {
+        match kind {
+            Kind::Alone => &mut self.alone,
+            Kind::Plain => &mut self.plain,
+        }
+    }
+
+    /// Jobs that are `Ready`.
+    pub(crate) fn ready(&self) -> u32 {
+        self.alone.ready + self.plain.ready
     }
 
     /// Whether `parallel` lets another job start.
     pub(crate) fn below_limit(&self, stage: &Stage) -> bool {
         stage.parallel == 0 || self.busy < stage.parallel
+    }
+
+    /// Devices its jobs could be put on now if there were any number of them.
+    pub(crate) fn wanted(&self, stage: &Stage) -> u64 {
+        let Demand::Devices { count, .. } = self.plain.demand else { return 0 };
+        let room = if stage.parallel == 0 { u32::MAX } else { stage.parallel.saturating_sub(self.busy) };
+        u64::from(self.ready().min(room)) * u64::from(count)
     }
 
     /// Whether `max_failures` is reached. Zero would stop a stage that has done nothing wrong; it means one.

@@ -1,13 +1,15 @@
 //! The core's whole state, and the one step by which it moves. What a phase counts for is kept here, in one place.
 
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use gpulane_model::{Counts, Event, JobId, Machine, Millis, Plan, StageId};
+use gpulane_model::{Bytes, Counts, Event, JobId, Machine, Millis, Plan, StageId};
 
 use crate::job::{JobSlot, Phase};
 use crate::lanes::Lanes;
-use crate::line::Line;
+use crate::leases::{Leases, Scarcity};
+use crate::line::{Kind, Line, QueueId};
+use crate::on_exit::End;
 use crate::stages::{Links, StageSlot};
 use crate::{Effect, Input, Outcome, Timer};
 
@@ -29,6 +31,15 @@ pub struct Core {
     pub(crate) active: u32,
     /// Jobs between two tries; while there are any, a timer is set.
     pub(crate) delayed: u32,
+    /// Devices that jobs which may start could be put on; what [`Effect::Want`] is made from.
+    pub(crate) wanted: u64,
+    /// Running jobs and those being published: the most GPU memory each was seen to hold, where it was seen.
+    pub(crate) peaks: BTreeMap<JobId, Bytes>,
+    /// How long a job is taken to be whose stage nothing is known of, in seconds.
+    pub(crate) typical_seconds: f64,
+    /// `None`: every GPU is ours for good.
+    pub(crate) leases: Option<Leases>,
+    pub(crate) scarcity: Scarcity,
     pub(crate) hold: Hold,
     pub(crate) interrupt: Option<Interrupt>,
     pub(crate) life: Life,
@@ -89,6 +100,8 @@ impl Core {
                 self.skip_stuck();
                 self.pass_on_news();
             }
+            self.settle_leases();
+            self.tell_scarcity();
             effects.append(&mut self.later);
             self.conclude(since, effects);
         } else {
@@ -102,7 +115,9 @@ impl Core {
             Input::JobSpawned { job, attempt, pid } => self.on_job_spawned(job, attempt, pid),
             Input::SpawnFailed { job, attempt, message } => self.on_spawn_failed(job, attempt, message),
             Input::SpawnBlocked { job, attempt, because } => self.on_spawn_blocked(job, attempt, because),
-            Input::JobExited { job, attempt, exit, left } => self.on_job_exited(job, attempt, exit, left),
+            Input::JobExited { job, attempt, exit, left, peak, trouble } => {
+                self.on_job_exited(job, attempt, End { exit, left, peak, trouble });
+            }
             Input::JobPublished { job, attempt } => self.on_job_published(job, attempt),
             Input::PublishFailed { job, attempt, message } => self.on_publish_failed(job, attempt, message),
             Input::TimerFired { timer: Timer::Timeout { job, attempt } } => self.on_timeout(job, attempt),
@@ -110,6 +125,15 @@ impl Core {
             Input::TimerFired { timer: Timer::RetryHeld } => self.on_retry_held(),
             Input::CancelRequested { jobs } => self.on_cancel_requested(&jobs),
             Input::Interrupted { because, now } => self.on_interrupted(because, now),
+            Input::PeakSeen { job, attempt, peak, settled } => {
+                self.on_peak_seen(job, attempt, peak, settled);
+            }
+            Input::GpuGranted { gpu, usable } => self.on_gpu_granted(gpu, usable),
+            Input::GiveWay => self.on_give_way(),
+            Input::GpusAwaited { because } => self.on_gpus_awaited(because),
+            Input::GpuHeld { gpu, pids, bytes, because } => self.on_gpu_held(gpu, pids, bytes, because),
+            Input::GpuClear { gpu } => self.on_gpu_clear(gpu),
+            Input::GpuLost { gpu, why } => self.on_gpu_lost(gpu, &why),
         }
     }
 
@@ -128,6 +152,8 @@ impl Core {
             (Event::RunFinished { succeeded, failed, skipped, seconds }, Outcome::Finished)
         } else if let Some(interrupt) = self.interrupt.as_ref().filter(|_| self.active == 0) {
             (Event::RunInterrupted { because: interrupt.because.clone() }, Outcome::Interrupted)
+        } else if self.is_out_of_gpus() {
+            (Event::RunInterrupted { because: self.out_of_gpus_because() }, Outcome::NoGpus)
         } else {
             return;
         };
@@ -165,26 +191,39 @@ impl Core {
     pub(crate) fn set_phase(&mut self, job: JobId, next: Phase) {
         let before = std::mem::replace(&mut self.jobs[job.index()].phase, next);
         let stage = self.stage_of(job);
-        self.tally(stage, before, |count| *count -= 1);
-        self.tally(stage, next, |count| *count += 1);
-        let slot = &self.stages[stage.index()];
-        let stands = slot.ready > 0 && slot.below_limit(self.plan.stage(stage));
-        if stands != self.line.has(stage, slot.demand) {
-            self.line.set(stage, slot.demand, stands);
-        }
+        self.wanted -= self.stages[stage.index()].wanted(self.plan.stage(stage));
+        self.tally(job, before, |count| *count -= 1);
+        self.tally(job, next, |count| *count += 1);
+        self.wanted += self.stages[stage.index()].wanted(self.plan.stage(stage));
+        self.stand_in_line(stage);
         if next.is_ended() && !before.is_ended() {
             self.news.push_back(job);
         }
     }
 
+    /// Puts the stage's queues into the line or takes them out, as they should be.
+    pub(crate) fn stand_in_line(&mut self, stage: StageId) {
+        let slot = &self.stages[stage.index()];
+        let may = slot.below_limit(self.plan.stage(stage));
+        for kind in Kind::BOTH {
+            let (id, queue) = (QueueId { stage, kind }, slot.queue(kind));
+            let stands = may && queue.ready > 0;
+            if stands != self.line.has(id, queue.rank, queue.demand) {
+                self.line.set(id, queue.rank, queue.demand, stands);
+            }
+        }
+    }
+
     /// Applies `change` to every count a job in this phase adds to.
-    pub(crate) fn tally(&mut self, stage: StageId, phase: Phase, change: impl Fn(&mut u32)) {
+    pub(crate) fn tally(&mut self, job: JobId, phase: Phase, change: impl Fn(&mut u32)) {
+        let kind = Kind::of(self.jobs[job.index()].alone);
+        let stage = self.plan.job(job).stage;
         let slot = &mut self.stages[stage.index()];
         match phase {
             Phase::Waiting => change(&mut self.counts.pending),
             Phase::Ready => {
                 change(&mut self.counts.pending);
-                change(&mut slot.ready);
+                change(&mut slot.queue_mut(kind).ready);
             }
             Phase::Delayed { .. } => {
                 change(&mut self.counts.pending);

@@ -1,12 +1,16 @@
 //! Why a job is not running, in plain words. Looks at the state, changes nothing.
 
+use std::cmp::Reverse;
 use std::fmt;
 
-use gpulane_model::{GpuKind, JobId, Millis, StageId};
+use gpulane_model::{Bytes, GpuKind, JobId, Millis, StageId};
 
 use crate::Core;
-use crate::demand::Demand;
+use crate::demand::{Demand, Need};
+use crate::devices::Status;
 use crate::job::Phase;
+use crate::line::{Kind, QueueId};
+use crate::stages::Queue;
 use crate::state::Hold;
 
 /// What a job waits for.
@@ -70,6 +74,37 @@ pub enum Waiting {
         /// Jobs that come first.
         before: u32,
     },
+    /// It shares a GPU by memory, and none has enough free.
+    Memory {
+        /// What it needs.
+        needs: Bytes,
+        /// What the GPU with most free has.
+        most: Bytes,
+        /// Jobs that come first.
+        before: u32,
+    },
+    /// It has a GPU to itself, and on each there are others.
+    Empty {
+        /// Jobs that come first.
+        before: u32,
+    },
+    /// A GPU has enough memory free, but that is kept until another job has all it needs.
+    Room {
+        /// That job, `STAGE/NAME`.
+        by: String,
+        /// Jobs that come first.
+        before: u32,
+    },
+    /// None of our GPUs is to be used now.
+    Gpus {
+        /// Why: others use them, or their memory is not back. For a person.
+        because: String,
+    },
+    /// No GPU that is left can ever run it.
+    NoGpu {
+        /// What it needs and what is left, for a person.
+        because: String,
+    },
     /// CPU-only, beside GPUs: cores are taken.
     Cores {
         /// How many it takes.
@@ -124,50 +159,99 @@ impl Core {
         if let Hold::Held { because } | Hold::Trial { because } | Hold::Probing { because } = &self.hold {
             return Waiting::Held { because: because.clone() };
         }
-        let stage = self.stage_of(job);
-        let slot = &self.stages[stage.index()];
-        let limit = self.plan.stage(stage).parallel;
-        if !slot.below_limit(self.plan.stage(stage)) {
-            return Waiting::Parallel { limit };
+        let id = QueueId { stage: self.stage_of(job), kind: Kind::of(self.jobs[job.index()].alone) };
+        let stage = self.plan.stage(id.stage);
+        if !self.stages[id.stage.index()].below_limit(stage) {
+            return Waiting::Parallel { limit: stage.parallel };
         }
-        let before = self.before(stage, job);
-        let free = self.lanes.open();
-        match slot.demand {
-            demand if before == 0 && self.lanes.fits(demand) => Waiting::Turn { before },
+        let before = self.before(id, job);
+        match self.demand_of(id) {
+            demand if before == 0 && self.lanes.fits(demand, None) => Waiting::Turn { before },
             Demand::Cores(needs) => {
                 Waiting::Cores { needs, free: self.lanes.cores(), of: self.machine.cores, before }
             }
-            Demand::Lanes(1) if free == 0 => Waiting::Lanes { lanes: self.lanes.main(), before },
-            Demand::Lanes(needs) if needs > free => {
-                Waiting::Gang { needs, free, stand_in: self.machine.kind == GpuKind::None, before }
-            }
-            Demand::Lanes(_) => self.kept(before).unwrap_or(Waiting::Turn { before }),
+            Demand::Devices { count, need } => self.for_devices(id, count, need, before),
         }
     }
 
-    fn kept(&self, before: u32) -> Option<Waiting> {
-        let slot = &self.stages[self.reserving()?.index()];
-        let by = *slot.queue.iter().find(|job| self.phase(**job) == Phase::Ready)?;
-        let Demand::Lanes(needs) = slot.demand else { return None };
-        Some(Waiting::Kept { by: self.plan.job_name(by), needs, before })
+    fn for_devices(&self, id: QueueId, count: u32, need: Need, before: u32) -> Waiting {
+        let devices = &self.lanes.devices;
+        if !devices.can_ever_fit(count, need) {
+            return Waiting::NoGpu { because: self.no_gpu_because(id) };
+        }
+        if let Some(because) = self.out_of_use() {
+            return Waiting::Gpus { because };
+        }
+        let free = devices.open(need);
+        if free >= count {
+            return self.kept(before).unwrap_or(Waiting::Turn { before });
+        }
+        match need {
+            _ if count > 1 => {
+                Waiting::Gang { needs: count, free, stand_in: self.machine.kind == GpuKind::None, before }
+            }
+            _ if !self.machine.packing => Waiting::Lanes { lanes: self.lanes.usable(), before },
+            Need::Whole => Waiting::Empty { before },
+            Need::Share(needs) => {
+                let usable = devices.iter().filter(|(_, device)| device.status == Status::Usable);
+                let most = usable.map(|(_, device)| device.free()).max().unwrap_or(0);
+                Waiting::Memory { needs: Bytes(needs), most: Bytes(most), before }
+            }
+        }
     }
 
-    /// Jobs that come before this one for the same lanes or cores.
-    fn before(&self, stage: StageId, job: JobId) -> u32 {
-        let on_cores = |slot: Demand| matches!(slot, Demand::Cores(_));
-        let own = &self.stages[stage.index()];
-        let earlier = self.stages[..stage.index()].iter().zip(&self.plan.stages);
-        let earlier = earlier
-            .filter(|(slot, stage)| on_cores(slot.demand) == on_cores(own.demand) && slot.below_limit(stage));
-        let earlier: u32 = earlier.map(|(slot, _)| slot.ready).sum();
-        let queue = own.queue.iter().take_while(|other| **other != job);
+    /// Why no GPU is to be used now, if so.
+    fn out_of_use(&self) -> Option<String> {
+        let mut devices = self.lanes.devices.iter().map(|(_, device)| device);
+        if devices.any(|device| device.status == Status::Usable) {
+            return None;
+        }
+        let mut devices = self.lanes.devices.iter();
+        let held = devices.find_map(|(at, device)| match &device.status {
+            Status::Held(because) => Some(format!("GPU {at}: {because}")),
+            _ => None,
+        });
+        let asked = || "they were asked for and have not been granted".to_owned();
+        Some(self.scarcity.because.clone().or(held).unwrap_or_else(asked))
+    }
+
+    fn kept(&self, before: u32) -> Option<Waiting> {
+        let id = self.reserving()?;
+        let queue = self.stages[id.stage.index()].queue(id.kind);
+        let by = *queue.jobs.iter().find(|job| self.phase(**job) == Phase::Ready)?;
+        let by = self.plan.job_name(by);
+        match queue.demand {
+            Demand::Devices { count: 1, .. } if self.machine.packing => Some(Waiting::Room { by, before }),
+            Demand::Devices { count: needs, .. } => Some(Waiting::Kept { by, needs, before }),
+            Demand::Cores(_) => None,
+        }
+    }
+
+    /// Jobs that come before this one for the same devices or cores.
+    fn before(&self, id: QueueId, job: JobId) -> u32 {
+        let on_cores = |demand: Demand| matches!(demand, Demand::Cores(_));
+        let own = self.stages[id.stage.index()].queue(id.kind);
+        let turn = |id: QueueId, queue: &Queue| (Reverse(queue.rank), id);
+        let may = self.stages.iter().zip(&self.plan.stages).zip((0..).map(StageId::at));
+        let may = may.filter(|((slot, stage), _)| slot.below_limit(stage));
+        let queues = may.flat_map(|((slot, _), stage)| {
+            Kind::BOTH.map(|kind| (QueueId { stage, kind }, slot.queue(kind)))
+        });
+        let earlier = queues.filter(|(other, queue)| {
+            on_cores(queue.demand) == on_cores(own.demand) && turn(*other, queue) < turn(id, own)
+        });
+        let earlier: u32 = earlier.map(|(_, queue)| queue.ready).sum();
+        let queue = own.jobs.iter().take_while(|other| **other != job);
         let queue = queue.filter(|other| self.phase(**other) == Phase::Ready).count();
         let queue = u32::try_from(queue).unwrap_or(u32::MAX);
         match self.line.keeper(own.demand) {
-            // Only its first job goes before what comes earlier in the plan.
-            Some(keeper) if keeper == stage && queue == 0 => 0,
-            Some(keeper) if keeper > stage => earlier + queue + 1,
-            _ => earlier + queue,
+            // Only its first job goes before what comes earlier in the order.
+            Some(keeper) if keeper == id && queue == 0 => 0,
+            Some(keeper) => {
+                let other = self.stages[keeper.stage.index()].queue(keeper.kind);
+                earlier + queue + u32::from(turn(keeper, other) > turn(id, own))
+            }
+            None => earlier + queue,
         }
     }
 }
@@ -194,6 +278,15 @@ impl fmt::Display for Waiting {
             Self::Kept { by, needs, before } => {
                 write!(f, "free lanes are kept for {by}, which needs {needs} at once; {}", Before(*before))
             }
+            Self::Memory { needs, most, before } => {
+                write!(f, "needs {needs}, the GPU with most free has {most}; {}", Before(*before))
+            }
+            Self::Empty { before } => {
+                write!(f, "needs a GPU to itself, none is empty; {}", Before(*before))
+            }
+            Self::Room { by, before } => write!(f, "free memory is kept for {by}; {}", Before(*before)),
+            Self::Gpus { because } => write!(f, "waits for GPUs: {because}"),
+            Self::NoGpu { because } => f.write_str(because),
             Self::Cores { needs, free, of, before } => {
                 let cores = if *needs == 1 { "core" } else { "cores" };
                 write!(f, "needs {needs} {cores}, {free} of {of} are free; {}", Before(*before))

@@ -4,7 +4,8 @@ use std::num::NonZero;
 
 use gpulane_model::{Bytes, Gpu, GpuKind, Machine};
 
-use crate::nvml::{self, Answer};
+use crate::deadline::{DEADLINE, no_gpu, with_deadline};
+use crate::probe::{NoProbe, Numbered, Probe};
 use crate::spec::GpuSpec;
 
 /// The machine, and what a person should know about how it was found.
@@ -56,30 +57,42 @@ fn list(names: &[String]) -> String {
 }
 
 /// Finds the GPUs of `spec`. `visible` is gpulane's own `CUDA_VISIBLE_DEVICES`, which limits what it may use
-/// (Slurm and containers set it); `lanes` is `--lanes`.
-pub fn find(spec: &GpuSpec, lanes: Option<u32>, visible: Option<&str>) -> Result<Found, GpuError> {
+/// (Slurm and containers set it); `lanes` is `--lanes`; `headroom` is left free on each GPU.
+pub fn find(
+    spec: &GpuSpec,
+    lanes: Option<u32>,
+    headroom: Bytes,
+    visible: Option<&str>,
+) -> Result<Found, GpuError> {
     if let Some(lanes) = lanes.filter(|lanes| !(1..=1024).contains(lanes)) {
         return Err(GpuError::Lanes(lanes));
     }
-    match spec {
-        GpuSpec::None => Ok(Found { machine: machine(GpuKind::None, Vec::new(), lanes), note: None }),
-        GpuSpec::Sim(sizes) => {
-            Ok(Found { machine: machine(GpuKind::Sim, simulated(sizes), lanes), note: None })
-        }
-        GpuSpec::All | GpuSpec::These(_) => real(spec, lanes, visible, nvml::ask()),
+    let mut found = match spec {
+        GpuSpec::None => Found { machine: machine(GpuKind::None, Vec::new(), lanes), note: None },
+        GpuSpec::Sim(sizes) => Found { machine: machine(GpuKind::Sim, simulated(sizes), lanes), note: None },
+        GpuSpec::All | GpuSpec::These(_) => real(spec, lanes, visible, ask())?,
+    };
+    for gpu in &mut found.machine.gpus {
+        gpu.reserved = Bytes(gpu.reserved.0.saturating_add(headroom.0));
     }
+    Ok(found)
+}
+
+fn ask() -> Result<Vec<Numbered>, NoProbe> {
+    let gpus = with_deadline(DEADLINE, Probe::numbered)?.map_err(NoProbe::Broken)?;
+    if gpus.is_empty() { Err(no_gpu()) } else { Ok(gpus) }
 }
 
 fn real(
     spec: &GpuSpec,
     lanes: Option<u32>,
     visible: Option<&str>,
-    answer: Answer,
+    answer: Result<Vec<Numbered>, NoProbe>,
 ) -> Result<Found, GpuError> {
     let gpus = match answer {
-        Answer::Gpus(gpus) => within(gpus, visible),
-        Answer::Broken(why) => return Err(GpuError::Broken(why)),
-        Answer::Absent(why) => Err(why),
+        Ok(gpus) => within(gpus, visible),
+        Err(NoProbe::Broken(why)) => return Err(GpuError::Broken(why)),
+        Err(NoProbe::Absent(why)) => Err(why),
     };
     match (spec, gpus) {
         (GpuSpec::These(names), Ok(gpus)) => {
@@ -94,7 +107,10 @@ fn real(
             Ok(Found { machine: machine(GpuKind::Nvml, chosen, lanes), note: None })
         }
         (GpuSpec::These(names), Err(why)) => Err(GpuError::NoGpus { asked: names.join(","), why }),
-        (_, Ok(gpus)) => Ok(Found { machine: machine(GpuKind::Nvml, gpus, lanes), note: None }),
+        (_, Ok(gpus)) => {
+            let gpus = gpus.into_iter().map(|numbered| numbered.gpu).collect();
+            Ok(Found { machine: machine(GpuKind::Nvml, gpus, lanes), note: None })
+        }
         (_, Err(why)) => {
             let machine = machine(GpuKind::None, Vec::new(), lanes);
             let note = format!("{why}: {} CPU lanes stand in for GPUs", machine.cpu_lanes);
@@ -103,28 +119,40 @@ fn real(
     }
 }
 
-/// The GPUs that `CUDA_VISIBLE_DEVICES` leaves us. As in CUDA, the list ends at the first entry that names nothing.
-fn within(gpus: Vec<Gpu>, visible: Option<&str>) -> Result<Vec<Gpu>, String> {
+/// The GPUs that `CUDA_VISIBLE_DEVICES` leaves us, numbered anew as in CUDA, where too the list ends at the first
+/// entry that names nothing.
+fn within(gpus: Vec<Numbered>, visible: Option<&str>) -> Result<Vec<Numbered>, String> {
     let Some(visible) = visible else { return Ok(gpus) };
-    let left: Vec<Gpu> = visible.split(',').map_while(|name| pick(name.trim(), &gpus).ok()).collect();
+    let mut left: Vec<Numbered> = Vec::new();
+    for gpu in visible.split(',').map_while(|name| pick(name.trim(), &gpus).ok()) {
+        if !left.iter().any(|known| known.gpu == gpu) {
+            left.push(Numbered { index: u32::try_from(left.len()).unwrap_or(u32::MAX), gpu });
+        }
+    }
     if left.is_empty() {
         return Err(format!("CUDA_VISIBLE_DEVICES={visible} leaves no GPU"));
     }
     Ok(left)
 }
 
-fn pick(name: &str, gpus: &[Gpu]) -> Result<Gpu, GpuError> {
-    let by_index = name.parse::<usize>().ok().and_then(|index| gpus.get(index));
-    let mut by_uuid = gpus.iter().filter(|gpu| name.len() > 4 && gpu.uuid.starts_with(name));
-    match (by_index.or_else(|| by_uuid.next()), by_uuid.next()) {
-        (Some(gpu), None) => Ok(gpu.clone()),
-        (Some(first), Some(second)) => Err(GpuError::Ambiguous {
+fn pick(name: &str, gpus: &[Numbered]) -> Result<Gpu, GpuError> {
+    let number: Option<u32> = name.parse().ok();
+    let meant: Vec<&Numbered> = gpus
+        .iter()
+        .filter(|known| match number {
+            Some(number) => known.index == number,
+            None => name.len() > 4 && known.gpu.uuid.starts_with(name),
+        })
+        .collect();
+    match meant[..] {
+        [one] => Ok(one.gpu.clone()),
+        [] => Err(GpuError::NotHere {
             asked: name.to_owned(),
-            candidates: vec![first.uuid.clone(), second.uuid.clone()],
+            there: gpus.iter().map(|known| format!("{} ({})", known.index, known.gpu.uuid)).collect(),
         }),
-        (None, _) => Err(GpuError::NotHere {
+        _ => Err(GpuError::Ambiguous {
             asked: name.to_owned(),
-            there: gpus.iter().enumerate().map(|(index, gpu)| format!("{index} ({})", gpu.uuid)).collect(),
+            candidates: meant.iter().map(|known| known.gpu.uuid.clone()).collect(),
         }),
     }
 }
@@ -159,15 +187,14 @@ fn machine(kind: GpuKind, gpus: Vec<Gpu>, lanes: Option<u32>) -> Machine {
 mod tests {
     use super::*;
 
-    fn two() -> Vec<Gpu> {
-        ["GPU-aaaa1", "GPU-aaaa2"]
-            .map(|uuid| Gpu {
-                uuid: uuid.into(),
-                name: "x".into(),
-                memory: Bytes(1 << 30),
-                reserved: Bytes(0),
-            })
-            .to_vec()
+    fn gpu(index: u32, uuid: &str) -> Numbered {
+        let gpu =
+            Gpu { uuid: uuid.into(), name: "x".into(), memory: Bytes(1 << 30), reserved: Bytes(1 << 20) };
+        Numbered { index, gpu }
+    }
+
+    fn two() -> Vec<Numbered> {
+        vec![gpu(0, "GPU-aaaa1"), gpu(1, "GPU-aaaa2")]
     }
 
     fn uuids(found: &Found) -> Vec<&str> {
@@ -176,15 +203,15 @@ mod tests {
 
     #[test]
     fn all_means_all_that_are_visible() {
-        let found = real(&GpuSpec::All, None, None, Answer::Gpus(two())).unwrap();
+        let found = real(&GpuSpec::All, None, None, Ok(two())).unwrap();
         assert_eq!(uuids(&found), ["GPU-aaaa1", "GPU-aaaa2"]);
-        let found = real(&GpuSpec::All, None, Some("1"), Answer::Gpus(two())).unwrap();
+        let found = real(&GpuSpec::All, None, Some("1"), Ok(two())).unwrap();
         assert_eq!(uuids(&found), ["GPU-aaaa2"]);
     }
 
     #[test]
     fn no_gpu_means_cpu_lanes_and_says_so() {
-        let found = real(&GpuSpec::All, Some(3), None, Answer::Absent("no driver".into())).unwrap();
+        let found = real(&GpuSpec::All, Some(3), None, Err(NoProbe::Absent("no driver".into()))).unwrap();
         assert_eq!((found.machine.kind, found.machine.cpu_lanes), (GpuKind::None, 3));
         assert!(found.note.unwrap().contains("3 CPU lanes"));
     }
@@ -192,15 +219,15 @@ mod tests {
     #[test]
     fn named_gpus_must_be_here_and_unambiguous() {
         let these = |name: &str| GpuSpec::These(vec![name.to_owned()]);
-        let ask = |name| real(&these(name), None, None, Answer::Gpus(two()));
+        let ask = |name| real(&these(name), None, None, Ok(two()));
         assert_eq!(uuids(&ask("GPU-aaaa2").unwrap()), ["GPU-aaaa2"]);
         let twice = GpuSpec::These(vec!["1".to_owned(), "GPU-aaaa2".to_owned()]);
-        let twice = real(&twice, None, None, Answer::Gpus(two())).unwrap();
+        let twice = real(&twice, None, None, Ok(two())).unwrap();
         assert_eq!(uuids(&twice), ["GPU-aaaa2"]);
         assert!(matches!(ask("GPU-aaaa"), Err(GpuError::Ambiguous { .. })));
         assert!(matches!(ask("7"), Err(GpuError::NotHere { .. })));
         assert!(matches!(
-            real(&these("0"), None, None, Answer::Absent("none".into())),
+            real(&these("0"), None, None, Err(NoProbe::Absent("none".into()))),
             Err(GpuError::NoGpus { .. })
         ));
     }
@@ -208,15 +235,49 @@ mod tests {
     #[test]
     fn a_broken_driver_is_an_error_not_a_silent_fallback() {
         assert!(matches!(
-            real(&GpuSpec::All, None, None, Answer::Broken("lost".into())),
+            real(&GpuSpec::All, None, None, Err(NoProbe::Broken("lost".into()))),
             Err(GpuError::Broken(_))
         ));
     }
 
     #[test]
     fn simulated_uuids_are_distinct() {
-        let found = find(&"sim:2x24GiB".parse().unwrap(), None, None).unwrap();
+        let found = find(&"sim:2x24GiB".parse().unwrap(), None, Bytes(0), None).unwrap();
         assert_ne!(found.machine.gpus[0].uuid, found.machine.gpus[1].uuid);
         assert_eq!(found.machine.main_lanes(), 2);
+    }
+
+    #[test]
+    fn headroom_is_no_jobs_to_have() {
+        let found = find(&"sim:4x24GiB,4x80GiB".parse().unwrap(), None, Bytes(2 << 30), None).unwrap();
+        let usable: Vec<u64> = found.machine.gpus.iter().map(|gpu| gpu.usable().0 >> 30).collect();
+        assert_eq!(usable, [22, 22, 22, 22, 78, 78, 78, 78]);
+    }
+
+    #[test]
+    fn a_gpu_that_is_left_out_does_not_change_the_numbers_of_the_others() {
+        let without_the_first = vec![gpu(1, "GPU-aaaa2"), gpu(2, "GPU-aaaa3")];
+        let ask = |name: &str| {
+            real(&GpuSpec::These(vec![name.to_owned()]), None, None, Ok(without_the_first.clone()))
+        };
+        assert_eq!(uuids(&ask("1").unwrap()), ["GPU-aaaa2"]);
+        assert!(matches!(ask("0"), Err(GpuError::NotHere { .. })));
+    }
+
+    #[test]
+    fn slices_are_named_by_uuid_unless_there_is_but_one() {
+        let cut = vec![gpu(0, "MIG-1"), gpu(0, "MIG-2"), gpu(1, "MIG-3")];
+        let ask = |name: &str| real(&GpuSpec::These(vec![name.to_owned()]), None, None, Ok(cut.clone()));
+        assert!(matches!(ask("0"), Err(GpuError::Ambiguous { candidates, .. }) if candidates.len() == 2));
+        assert_eq!(uuids(&ask("1").unwrap()), ["MIG-3"]);
+        assert_eq!(uuids(&ask("MIG-2").unwrap()), ["MIG-2"]);
+    }
+
+    #[test]
+    fn what_is_visible_is_numbered_anew_and_each_gpu_counts_once() {
+        let ask =
+            |name: &str| real(&GpuSpec::These(vec![name.to_owned()]), None, Some("GPU-aaaa2,1,0"), Ok(two()));
+        assert_eq!(uuids(&ask("0").unwrap()), ["GPU-aaaa2"]);
+        assert_eq!(uuids(&ask("1").unwrap()), ["GPU-aaaa1"]);
     }
 }

@@ -1,11 +1,21 @@
-//! Which GPUs a run may use. Three sources behind one shape: real devices through NVML, simulated ones, none.
-//! This room reads and reports; who runs where is the core's decision.
+//! Which GPUs a run may use, how they do, and who has leased them. Three sources behind one shape: real devices
+//! through NVML, simulated ones, none. This room reads and reports; who runs where is the core's decision.
 
+mod deadline;
+mod device;
 mod inventory;
-mod nvml;
+mod leases;
+mod probe;
 mod reading;
 mod spec;
+mod users;
+mod xid;
 
+pub use deadline::{DEADLINE, readings, with_deadline};
 pub use inventory::{Found, GpuError, find};
+pub use leases::{Holder, Lease, Leases, Survey, Take, Ticket, survey};
+pub use probe::{NoProbe, Probe, ProbeError};
 pub use reading::{Glance, GpuReading, MemoryReading, ProcessReading};
 pub use spec::{GpuSpec, SpecError};
+pub use users::user_name;
+pub use xid::{Xid, XidWatch, xid_meaning};

@@ -21,12 +21,37 @@ pub const GPUS: &str = "GPULANE_GPUS";
 /// With `foreach`: the published output of the job this one follows.
 pub const INPUT: &str = "GPULANE_INPUT";
 
+/// Read by gpulane: where the leases of GPUs are kept, for all who are to share them.
+pub const LEASE_DIR: &str = "GPULANE_LEASE_DIR";
+/// Read by gpulane: how long NVML may take to answer, in milliseconds.
+pub const NVML_DEADLINE_MS: &str = "GPULANE_NVML_DEADLINE_MS";
+
 /// Which GPUs CUDA shows, by UUID.
 pub const CUDA_VISIBLE_DEVICES: &str = "CUDA_VISIBLE_DEVICES";
 /// CUDA's numbering of GPUs.
 pub const CUDA_DEVICE_ORDER: &str = "CUDA_DEVICE_ORDER";
 /// Python's output is never held back in a buffer.
 pub const PYTHONUNBUFFERED: &str = "PYTHONUNBUFFERED";
+
+/// What torch's allocator is told; torch from 2.10 on can be capped with it.
+pub const PYTORCH_CUDA_ALLOC_CONF: &str = "PYTORCH_CUDA_ALLOC_CONF";
+/// The same under its newer name, which torch reads where the older one is not set.
+pub const PYTORCH_ALLOC_CONF: &str = "PYTORCH_ALLOC_CONF";
+/// The most `CuPy`'s memory pool takes, in bytes.
+pub const CUPY_GPU_MEMORY_LIMIT: &str = "CUPY_GPU_MEMORY_LIMIT";
+/// The part of a GPU's memory that JAX takes at most.
+pub const XLA_PYTHON_CLIENT_MEM_FRACTION: &str = "XLA_PYTHON_CLIENT_MEM_FRACTION";
+/// The same under its newer name. JAX refuses to start if both are set.
+pub const XLA_CLIENT_MEM_FRACTION: &str = "XLA_CLIENT_MEM_FRACTION";
+/// Whether JAX takes most of a GPU's memory at its start.
+pub const XLA_PYTHON_CLIENT_PREALLOCATE: &str = "XLA_PYTHON_CLIENT_PREALLOCATE";
+/// Whether `TensorFlow` takes memory as it needs it, not all at its start.
+pub const TF_FORCE_GPU_ALLOW_GROWTH: &str = "TF_FORCE_GPU_ALLOW_GROWTH";
+
+/// Where the processes of an MPS daemon and their clients meet.
+pub const CUDA_MPS_PIPE_DIRECTORY: &str = "CUDA_MPS_PIPE_DIRECTORY";
+/// Where an MPS daemon writes its logs.
+pub const CUDA_MPS_LOG_DIRECTORY: &str = "CUDA_MPS_LOG_DIRECTORY";
 
 /// Libraries that start one thread per core unless told otherwise. Set to the job's share of the cores where
 /// the user has not set them.

@@ -37,6 +37,7 @@ mod references;
 mod render;
 mod resolve;
 mod settings;
+mod sharing;
 mod source;
 mod sweep;
 mod value;

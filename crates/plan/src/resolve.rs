@@ -11,6 +11,7 @@ use crate::placeholders::{self, Fillings};
 use crate::problems::Problems;
 use crate::references::{self, References};
 use crate::settings::WORK;
+use crate::sharing;
 
 /// The plan, if nothing is wrong with it. `fallback` is its name if it has none of its own.
 pub(crate) fn resolve(
@@ -24,6 +25,7 @@ pub(crate) fn resolve(
     for stage in &stages {
         check_stage(stage, problems);
     }
+    sharing::check(&stages, problems);
     let expansions = expand_all(&stages, &references, problems);
     let lost: Vec<bool> =
         stages.iter().zip(&references).map(|(stage, found)| found.lost || is_lost(stage)).collect();
@@ -89,15 +91,6 @@ fn check_stage(stage: &RawStage, problems: &mut Problems<'_>) {
             }
         }
     }
-    if settings.gpus == Some(0)
-        && let Some(span) = settings.place_of("memory").filter(|_| settings.memory.is_some_and(is_share))
-    {
-        problems.warning(span, "`memory` means nothing with `gpus = 0`").label("this stage uses no GPU");
-    }
-}
-
-fn is_share(memory: gpulane_model::Memory) -> bool {
-    memory != gpulane_model::Memory::Exclusive
 }
 
 fn no_command(stage: &RawStage, problems: &mut Problems<'_>) {

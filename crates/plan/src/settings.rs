@@ -44,15 +44,17 @@ pub(crate) struct Settings {
     pub(crate) matrix: Option<Rc<Matrix>>,
     /// Shared, as the matrix.
     pub(crate) jobs: Option<Rc<Entries>>,
-    /// References that came from the defaults: there a stage may name itself, which then means nothing.
+    /// What came from the defaults and is judged more mildly there.
     pub(crate) inherited: Inherited,
 }
 
-/// Which references came from `[defaults]`.
+/// Which keys came from `[defaults]`. There a stage may name itself, and `memory` may stand for stages without a GPU:
+/// both then mean nothing.
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Inherited {
     pub(crate) after: bool,
     pub(crate) foreach: bool,
+    pub(crate) memory: bool,
 }
 
 /// Keys that say what a stage runs: exactly one.
@@ -120,12 +122,7 @@ impl Settings {
             "result" => self.result = later::result(node, problems),
             "standbys" => self.standbys = later::standbys(node, problems),
             "start_gate" => self.start_gate = later::start_gate(node, problems),
-            "mps" => {
-                self.mps = boolean(key, node, problems);
-                if self.mps == Some(true) {
-                    problems.not_yet("`mps`", &node.span());
-                }
-            }
+            "mps" => self.mps = boolean(key, node, problems),
             "after" => self.after = texts(key, node, problems).unwrap_or_default(),
             "foreach" => self.foreach = foreach(node, problems),
             "matrix" => self.matrix = matrix::read(node, problems).map(Rc::new),
@@ -179,6 +176,7 @@ impl Settings {
         for (name, value) in &defaults.env {
             self.env.entry(name.clone()).or_insert_with(|| value.clone());
         }
+        self.inherited.memory = !self.has_any(&["memory"]);
         self.gpus = self.gpus.or(defaults.gpus);
         self.memory = self.memory.or(defaults.memory);
         self.cpus = self.cpus.or(defaults.cpus);
@@ -250,17 +248,10 @@ fn memory(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Memory> {
         }
     };
     if !written.starts_with(|c: char| c.is_ascii_digit() || matches!(c, '.' | '-' | '+')) {
-        let memory = one_of_or("memory", &WORDS, "a size such as \"6GiB\"", node, problems)?;
-        if memory == Memory::Auto {
-            problems.not_yet("`memory = \"auto\"`", &span);
-        }
-        return Some(memory);
+        return one_of_or("memory", &WORDS, "a size such as \"6GiB\"", node, problems);
     }
     match written.parse::<gpulane_model::Bytes>() {
-        Ok(bytes) if bytes.0 > 0 => {
-            problems.not_yet("a size in `memory`", &span);
-            Some(Memory::Reserve(bytes))
-        }
+        Ok(bytes) if bytes.0 > 0 => Some(Memory::Reserve(bytes)),
         Ok(_) => {
             problems
                 .error(&span, "`memory` must be more than 0")

@@ -4,6 +4,11 @@ mod support;
 
 use support::{checked, summary};
 
+/// A right stage of another name.
+fn stage_named(name: &str, lines: &str) -> String {
+    stage(lines).replacen("\"s\"", &format!("{name:?}"), 1)
+}
+
 /// A plan of one right stage, to which lines are added. They begin on line 4.
 fn stage(lines: &str) -> String {
     format!("[[stage]]\nname = \"s\"\ncommand = [\"x\"]\n{lines}\n")
@@ -240,11 +245,38 @@ fn later_keys_are_checked_in_full() {
         ),
         (&only("map = { input = \"*.jpg\" }"), "3:7 `map` needs `model`"),
     ]);
-    let twice = "[defaults]\nmps = true\n[[stage]]\nname = \"a\"\ncommand = [\"x\"]\nmps = true\n";
+    let twice = "[defaults]\nstandbys = 1\n[[stage]]\nname = \"a\"\ncommand = [\"x\"]\nstandbys = 2\n";
     assert_eq!(
         summary(twice),
-        ["note 2:7 not yet: `mps` is checked but has no effect in this version (2 times here)"]
+        ["note 2:12 not yet: `standbys` is checked but has no effect in this version (2 times here)"]
     );
+}
+
+#[test]
+fn gpu_memory_needs_a_gpu_unless_it_is_only_a_default() {
+    let mistake = "`memory` is GPU memory, and this stage has `gpus = 0` | remove `memory`, or give the stage a GPU with `gpus = 1`";
+    for (lines, at) in [("gpus = 0\nmemory = \"6GiB\"", "5:1"), ("memory = \"auto\"\ngpus = 0", "4:1")] {
+        assert_eq!(summary(&stage(lines)), [format!("error {at} {mistake}")]);
+    }
+    assert_eq!(summary(&stage("gpus = 0\nmemory = \"exclusive\"")), [""; 0]);
+    let defaults = format!("[defaults]\nmemory = \"auto\"\n{}", stage("gpus = 0"));
+    assert_eq!(summary(&defaults), [""; 0]);
+}
+
+#[test]
+fn mps_needs_jobs_that_share() {
+    let idle = |at: &str| {
+        format!(
+            "warning {at} `mps` has no effect unless jobs share a GPU | let them share: `memory = \"auto\"`, or a size such as `memory = \"6GiB\"`"
+        )
+    };
+    assert_eq!(summary(&stage("mps = true")), [idle("4:1")]);
+    assert_eq!(summary(&stage("mps = true\nmemory = \"exclusive\"")), [idle("4:1")]);
+    assert_eq!(summary(&stage("mps = true\nmemory = \"6GiB\"")), [""; 0]);
+    assert_eq!(summary(&stage("mps = false")), [""; 0]);
+    let two = |memory: &str| format!("[defaults]\nmps = true\n{}{}", stage(""), stage_named("t", memory));
+    assert_eq!(summary(&two("memory = \"auto\"")), [""; 0], "one stage has use for it");
+    assert_eq!(summary(&two("")), [idle("2:1")], "none has");
 }
 
 #[test]

@@ -73,7 +73,7 @@ command = ["python", "eval.py", "{input}", "--out", "{out}"]
     assert_eq!((evaluate.after.as_slice(), evaluate.foreach), ([StageId(0)].as_slice(), Some(StageId(0))));
     assert_eq!(plan.jobs[9].source, Some(JobId(4)));
     let kinds: Vec<_> = summary(text).iter().map(|line| line.split(' ').next().unwrap().to_owned()).collect();
-    assert_eq!(kinds, ["note"; 5]);
+    assert_eq!(kinds, ["note"; 4]);
 }
 
 #[test]

@@ -12,7 +12,7 @@ fn stage(lines: &str) -> String {
 
 #[test]
 fn all_mistakes_come_at_once_errors_first() {
-    let text = "nmae = \"x\"\n[[stage]]\nname = \"s\"\ncommand = [\"x y\"]\ngpu = 1\nmps = true\ntimeout = 5\nafter = \"t\"\n";
+    let text = "nmae = \"x\"\n[[stage]]\nname = \"s\"\ncommand = [\"x y\"]\ngpu = 1\nstandbys = 1\ntimeout = 5\nafter = \"t\"\n";
     let found = summary(text);
     let kinds: Vec<&str> = found.iter().map(|line| line.split(' ').next().unwrap()).collect();
     assert_eq!(kinds, ["error", "error", "error", "error", "warning", "note"], "{found:#?}");

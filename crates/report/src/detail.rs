@@ -58,6 +58,10 @@ fn facts(of: &Snapshot<'_>, job: JobId, stands: &Standing) -> Vec<(&'static str,
         };
         facts.push(("tries:", format!("{}{retries}", stands.attempts)));
     }
+    facts.extend(stands.peak.map(|peak| ("memory:", format!("{peak} of a GPU at most"))));
+    if of.state.job(job).alone && of.state.job(job).status == JobStatus::Pending {
+        facts.push(("next try:", "alone on its GPU".to_owned()));
+    }
     if matches!(of.state.job(job).status, JobStatus::Succeeded { .. }) {
         facts.push(("output:", shown(&of.dir.out_dir(of.plan, job))));
     }
@@ -103,9 +107,8 @@ pub fn job_detail_json(of: &Snapshot<'_>, job: JobId) -> String {
         map.insert("pid".to_owned(), of.live.then_some(*pid).into());
         map.insert("started".to_owned(), time(*since).into());
     }
-    if let JobStatus::Succeeded { peak_vram, .. } = &of.state.job(job).status {
+    if let JobStatus::Succeeded { .. } = &of.state.job(job).status {
         map.insert("out".to_owned(), json!(of.dir.out_dir(of.plan, job)));
-        map.insert("peak_vram".to_owned(), json!(peak_vram));
     }
     let log = log_of(of.dir, of.plan, of.state, job);
     map.insert("last_lines".to_owned(), log.as_deref().map(last_lines).into());

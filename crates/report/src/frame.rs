@@ -10,6 +10,9 @@ const SHORTEST_BAR: usize = 10;
 /// A longer bar says nothing more.
 const LONGEST_BAR: usize = 40;
 
+/// GPUs in trouble that are named.
+const TROUBLES: usize = 3;
+
 /// Everything a frame shows.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Frame {
@@ -26,7 +29,9 @@ pub(crate) struct Frame {
     pub(crate) left: Option<Millis>,
     /// Why starts are held back.
     pub(crate) held: Option<String>,
-    /// Lanes that were ever used, in order.
+    /// GPUs that cannot be used now, each in a sentence.
+    pub(crate) troubles: Vec<(Style, String)>,
+    /// Lanes to show, in order.
     pub(crate) lanes: Vec<LaneRow>,
     /// Columns of job names.
     pub(crate) name_columns: usize,
@@ -62,6 +67,7 @@ pub(crate) fn render(frame: &Frame, palette: Palette, columns: usize, rows: usiz
         row.put(Style::Warn, "! no new starts: ").put(Style::Plain, because);
         drawn.push(row.done());
     }
+    drawn.extend(trouble_rows(&frame.troubles, palette, columns));
     let most = (rows / 2).saturating_sub(1).max(1);
     let (shown, hidden) = choose_lanes(&frame.lanes, most);
     let label = shown.iter().map(|lane| width(&lane.label)).max().unwrap_or(0);
@@ -73,6 +79,21 @@ pub(crate) fn render(frame: &Frame, palette: Palette, columns: usize, rows: usiz
         let mut row = Row::new(palette, columns);
         row.put(Style::Dim, &format!("+ {} more {lanes}, {busy} busy", hidden.len()));
         drawn.push(row.done());
+    }
+    drawn
+}
+
+/// The first GPUs in trouble, and how many more there are.
+fn trouble_rows(troubles: &[(Style, String)], palette: Palette, columns: usize) -> Vec<Drawn> {
+    let line = |style: Style, text: &str| {
+        let mut row = Row::new(palette, columns);
+        row.put(style, "! ").put(style, text);
+        row.done()
+    };
+    let mut drawn: Vec<Drawn> =
+        troubles.iter().take(TROUBLES).map(|(style, text)| line(*style, text)).collect();
+    if let more @ 1.. = troubles.len().saturating_sub(TROUBLES) {
+        drawn.push(line(Style::Warn, &format!("{} cannot be used now", plural(more, "more GPU"))));
     }
     drawn
 }

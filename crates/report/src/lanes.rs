@@ -31,7 +31,7 @@ pub(crate) fn place_label(machine: Option<&Machine>, lane: LaneId, uuids: &[Stri
     }
 }
 
-/// `8 simulated GPUs`, `2 GPUs (NVIDIA H200), 4 lanes each`, `16 CPU lanes`.
+/// `8 simulated GPUs`, `2 GPUs (NVIDIA H200), 4 lanes each`, `1 GPU (NVIDIA H200), packed by memory`, `16 CPU lanes`.
 pub(crate) fn machine_text(machine: &Machine) -> String {
     let plural = |n: usize, word: &str| if n == 1 { format!("1 {word}") } else { format!("{n} {word}s") };
     let gpus = machine.gpus.len();
@@ -44,7 +44,13 @@ pub(crate) fn machine_text(machine: &Machine) -> String {
             if same { format!("{} ({name})", plural(gpus, "GPU")) } else { plural(gpus, "GPU") }
         }
     };
-    if machine.lanes_per_gpu > 1 { format!("{base}, {} lanes each", machine.lanes_per_gpu) } else { base }
+    if machine.packing {
+        format!("{base}, packed by memory")
+    } else if machine.lanes_per_gpu > 1 {
+        format!("{base}, {} lanes each", machine.lanes_per_gpu)
+    } else {
+        base
+    }
 }
 
 #[cfg(test)]
@@ -81,5 +87,8 @@ mod tests {
         assert_eq!(place_label(Some(&sim(4, 1)), LaneId(0), &uuids(&[0, 2])), "gpu 0,2");
         assert_eq!(machine_text(&sim(8, 1)), "8 simulated GPUs");
         assert_eq!(machine_text(&sim(1, 4)), "1 simulated GPU, 4 lanes each");
+        let packed = Machine { packing: true, ..sim(2, 48) };
+        assert_eq!(machine_text(&packed), "2 simulated GPUs, packed by memory");
+        assert_eq!(lane_label(Some(&packed), LaneId(49)), "gpu 1.1");
     }
 }

@@ -3,7 +3,7 @@
 
 use std::collections::VecDeque;
 
-use gpulane_model::{Counts, GpuKind, JobStatus, Machine, Millis, Plan, Stage};
+use gpulane_model::{Counts, JobStatus, Millis, Plan, Stage};
 
 /// Durations remembered per stage: enough for a median, and it follows a change of pace.
 const REMEMBERED: usize = 101;
@@ -75,11 +75,11 @@ impl Pace {
     }
 
     /// The time left, if anything can be said. `elapsed`: since this engine started; `running`: stage and elapsed
-    /// time of each running job.
+    /// time of each running job; `at_once`: how many jobs of a stage can run at once.
     pub(crate) fn left(
         &mut self,
         plan: &Plan,
-        machine: Option<&Machine>,
+        at_once: &dyn Fn(usize) -> u32,
         now: Millis,
         elapsed: Millis,
         running: impl Iterator<Item = (usize, Millis)>,
@@ -89,7 +89,7 @@ impl Pace {
         }
         let renew = self.renewed.is_none_or(|at| now.since(at).0 >= 1000);
         if renew {
-            let left = self.estimate(plan, machine, elapsed, running)?;
+            let left = self.estimate(plan, at_once, elapsed, running)?;
             let end = now.as_seconds() + left;
             // A quarter of the way each second: follows a real change, shrugs off one odd job.
             self.end = Some(self.end.map_or(end, |old| old + (end - old) * 0.25));
@@ -103,7 +103,7 @@ impl Pace {
     fn estimate(
         &self,
         plan: &Plan,
-        machine: Option<&Machine>,
+        at_once: &dyn Fn(usize) -> u32,
         elapsed: Millis,
         running: impl Iterator<Item = (usize, Millis)>,
     ) -> Option<f64> {
@@ -125,30 +125,20 @@ impl Pace {
             // Short jobs: what lies between them counts as well, and the rate has it all.
             return self.rate(elapsed).map(|rate| f64::from(pending) / rate);
         }
-        let stages = self.stages.iter().zip(&plan.stages).zip(medians).zip(work.iter().zip(&longest));
+        let stages = self.stages.iter().take(plan.stages.len()).zip(medians).zip(work.iter().zip(&longest));
         Some(
             stages
-                .map(|(((pace, stage), usual), (work, longest))| {
+                .enumerate()
+                .map(|(at, ((pace, usual), (work, longest)))| {
                     let usual = usual.unwrap_or(overall);
                     let pending = f64::from(pace.counts.pending) * usual;
                     // However many lanes there are, no job is quicker than itself.
                     let least = if pace.counts.pending > 0 { usual } else { *longest };
-                    ((pending + work) / f64::from(at_once(stage, machine))).max(least)
+                    ((pending + work) / f64::from(at_once(at).max(1))).max(least)
                 })
                 .sum(),
         )
     }
-}
-
-/// How many jobs of this stage can run at once.
-fn at_once(stage: &Stage, machine: Option<&Machine>) -> u32 {
-    let lanes = machine.map_or(1, |machine| match (machine.kind, stage.gpus) {
-        (GpuKind::None, gpus) => machine.main_lanes() / gpus.max(1),
-        (_, 0) => machine.cores,
-        (_, gpus) => machine.main_lanes() / gpus,
-    });
-    let limit = if stage.parallel == 0 { u32::MAX } else { stage.parallel };
-    lanes.min(limit).max(1)
 }
 
 fn median<'a>(values: impl Iterator<Item = &'a f64>) -> Option<f64> {
@@ -183,25 +173,14 @@ pub(crate) fn slot<'a>(counts: &'a mut Counts, status: &JobStatus) -> &'a mut u3
 mod tests {
     use super::*;
 
-    fn plan(jobs: u32, parallel: u32) -> Plan {
-        let stage = Stage { jobs: 0..jobs, parallel, ..Stage::named("train") };
+    fn plan(jobs: u32) -> Plan {
+        let stage = Stage { jobs: 0..jobs, ..Stage::named("train") };
         Plan {
             format: 1,
             name: "p".into(),
             run: gpulane_model::RunSettings::default(),
             stages: vec![stage],
             jobs: vec![],
-        }
-    }
-
-    fn machine(lanes: u32) -> Machine {
-        Machine {
-            kind: GpuKind::None,
-            gpus: vec![],
-            lanes_per_gpu: 1,
-            packing: false,
-            cores: lanes,
-            cpu_lanes: lanes,
         }
     }
 
@@ -213,12 +192,11 @@ mod tests {
 
     #[test]
     fn nothing_is_said_before_three_jobs_ended() {
-        let plan = plan(10, 0);
+        let plan = plan(10);
         let mut pace = Pace::new(&plan);
         after(&mut pace, 2, 10.0);
-        let left = |pace: &mut Pace| {
-            pace.left(&plan, Some(&machine(2)), Millis(50_000), Millis(20_000), std::iter::empty())
-        };
+        let left =
+            |pace: &mut Pace| pace.left(&plan, &|_| 2, Millis(50_000), Millis(20_000), std::iter::empty());
         assert_eq!(left(&mut pace), None);
         after(&mut pace, 1, 10.0);
         assert_eq!(left(&mut pace), Some(Millis(35_000)), "7 jobs of 10 s on 2 lanes");
@@ -226,21 +204,19 @@ mod tests {
 
     #[test]
     fn a_stage_that_runs_one_by_one_takes_longer() {
-        let plan = plan(10, 1);
+        let plan = plan(10);
         let mut pace = Pace::new(&plan);
         after(&mut pace, 3, 10.0);
-        let left = pace.left(&plan, Some(&machine(2)), Millis(0), Millis(30_000), std::iter::empty());
+        let left = pace.left(&plan, &|_| 1, Millis(0), Millis(30_000), std::iter::empty());
         assert_eq!(left, Some(Millis(70_000)));
     }
 
     #[test]
     fn one_odd_job_does_not_throw_it_off() {
-        let plan = plan(100, 0);
+        let plan = plan(100);
         let mut pace = Pace::new(&plan);
         after(&mut pace, 10, 10.0);
-        let left = |pace: &mut Pace, at| {
-            pace.left(&plan, Some(&machine(1)), Millis(at), Millis(at), std::iter::empty())
-        };
+        let left = |pace: &mut Pace, at| pace.left(&plan, &|_| 1, Millis(at), Millis(at), std::iter::empty());
         let before = left(&mut pace, 100_000);
         after(&mut pace, 1, 1000.0);
         let behind = left(&mut pace, 101_000);
@@ -249,12 +225,11 @@ mod tests {
 
     #[test]
     fn an_estimate_that_has_passed_is_not_shown() {
-        let plan = plan(4, 0);
+        let plan = plan(4);
         let mut pace = Pace::new(&plan);
         after(&mut pace, 3, 1.0);
-        let mut left = |at| {
-            pace.left(&plan, Some(&machine(1)), Millis(at), Millis(at), std::iter::once((0, Millis(at))))
-        };
+        let mut left =
+            |at| pace.left(&plan, &|_| 1, Millis(at), Millis(at), std::iter::once((0, Millis(at))));
         assert!(left(10_000).is_some());
         assert_eq!(left(10_999), Some(Millis(1000)));
     }

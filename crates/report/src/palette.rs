@@ -122,4 +122,42 @@ impl Palette {
     pub(crate) const fn empty(self) -> &'static str {
         self.sign("╌", "-")
     }
+
+    /// A meter of this many cells, filled to a fraction: `███▌░░`, painted.
+    pub(crate) fn meter(self, style: Style, fraction: f64, cells: usize) -> String {
+        const PARTS: [&str; 8] = ["", "▏", "▎", "▍", "▌", "▋", "▊", "▉"];
+        let fraction = if fraction.is_finite() { fraction.clamp(0.0, 1.0) } else { 0.0 };
+        // A terminal's width times eight is exact, and not negative.
+        #[allow(clippy::cast_precision_loss, clippy::cast_possible_truncation, clippy::cast_sign_loss)]
+        let eighths = (fraction * (cells * 8) as f64).round() as usize;
+        let (full, part) = (eighths / 8, eighths % 8);
+        let (filled, empty) = if self.unicode {
+            let empty = cells - full - usize::from(part > 0);
+            (format!("{}{}", "█".repeat(full), PARTS[part]), "░".repeat(empty))
+        } else {
+            let full = full + usize::from(part >= 4);
+            ("#".repeat(full), "-".repeat(cells - full))
+        };
+        self.paint(style, &filled) + &self.paint(Style::Dim, &empty)
+    }
+
+    /// A part of what stands above.
+    pub(crate) const fn branch(self) -> &'static str {
+        self.sign("└", "+")
+    }
+
+    /// So many of a kind.
+    pub(crate) const fn times(self) -> &'static str {
+        self.sign("×", "x")
+    }
+
+    /// Taken away.
+    pub(crate) const fn minus(self) -> &'static str {
+        self.sign("−", "-")
+    }
+
+    /// Degrees Celsius.
+    pub(crate) const fn degrees(self) -> &'static str {
+        self.sign(" °C", " C")
+    }
 }

@@ -7,7 +7,7 @@ use gpulane_model::{Counts, JobId, Millis};
 
 use crate::frame::{Frame, clock};
 use crate::palette::Palette;
-use crate::text::number;
+use crate::text::{number, plural};
 
 /// A line of progress after this much silence; and as often a line of a job's bar.
 const EVERY: Millis = Millis::seconds(10);
@@ -66,6 +66,10 @@ pub(crate) fn beat(frame: &Frame, palette: Palette) -> String {
     }
     parts.push(clock(frame.elapsed));
     parts.extend(frame.left.map(|left| format!("about {} left", clock(left))));
+    match frame.troubles.len() {
+        0 => {}
+        n => parts.push(format!("{} not usable", plural(n, "GPU"))),
+    }
     parts.extend(frame.held.as_ref().map(|because| format!("no new starts: {because}")));
     format!("{} {}", palette.dots(), parts.join(palette.dot()))
 }

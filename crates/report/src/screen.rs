@@ -119,6 +119,18 @@ impl Screen {
         self.sink.write(text.as_bytes())
     }
 
+    /// The writer takes no more.
+    pub(crate) fn is_gone(&self) -> bool {
+        self.sink.gone
+    }
+
+    /// Leaves the frame where it is and goes on below it.
+    pub(crate) fn leave(&mut self) -> io::Result<()> {
+        let below = if self.frame.is_empty() { "" } else { "\n" };
+        self.frame.clear();
+        self.sink.write(below.as_bytes())
+    }
+
     /// Moves the cursor from the end of the frame to its start. A terminal that became narrower has wrapped the
     /// frame's lines, so rows are counted for its width now.
     fn home(&self, text: &mut String, columns: usize) {

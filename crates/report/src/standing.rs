@@ -2,7 +2,7 @@
 
 use std::collections::HashMap;
 
-use gpulane_model::{JobId, JobStatus, Millis, Plan, RunState};
+use gpulane_model::{Bytes, JobId, JobStatus, Millis, Plan, RunState};
 
 use crate::palette::Style;
 use crate::phase::Snapshot;
@@ -20,6 +20,8 @@ pub(crate) struct Standing {
     pub(crate) took: Option<Millis>,
     /// Attempts so far.
     pub(crate) attempts: u32,
+    /// Most GPU memory its newest attempt held, where that was measured.
+    pub(crate) peak: Option<Bytes>,
     /// Why it failed, was skipped or waits.
     pub(crate) why: Option<String>,
 }
@@ -46,7 +48,16 @@ pub(crate) fn standing(of: &Snapshot<'_>, job: JobId, ask: bool) -> Standing {
         }
         JobStatus::Skipped(because) => ("skipped", Style::Warn, None, Some(because.to_string())),
     };
-    Standing { word, style, took, attempts: state.attempts, why }
+    Standing { word, style, took, attempts: state.attempts, peak: peak(&state.status), why }
+}
+
+/// Most GPU memory a job that ended has held.
+pub(crate) fn peak(status: &JobStatus) -> Option<Bytes> {
+    match status {
+        JobStatus::Succeeded { peak_vram, .. } => peak_vram.map(Bytes),
+        JobStatus::Failed(failure) => failure.peak_vram.map(Bytes),
+        _ => None,
+    }
 }
 
 /// Where every job stands, in the order of the plan. Of very many that wait only the first are asked why.

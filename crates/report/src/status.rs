@@ -1,9 +1,10 @@
 //! `gpulane status RUN`: where a run stands, what runs, what failed, and why the rest waits.
 
-use gpulane_model::{Counts, JobId, JobStatus, Millis};
+use gpulane_model::{Bytes, Counts, JobId, JobStatus, Measured, Millis, Stage};
 
 use crate::clean::safe;
 use crate::frame::put_bar;
+use crate::gpu_words::gpu_troubles;
 use crate::lanes::{lane_label, machine_text};
 use crate::look::Look;
 use crate::pace::slot;
@@ -26,6 +27,7 @@ pub fn status(of: &Snapshot<'_>, look: Look, all: bool) -> String {
     let palette = Palette::new(&look);
     let mut text = header(of, palette);
     text.push_str(&stages(of, palette));
+    section(&mut text, "GPU memory of a job", memory(of), palette);
     if all {
         text.push_str(&every_job(of, palette));
     } else {
@@ -68,12 +70,15 @@ fn header(of: &Snapshot<'_>, palette: Palette) -> String {
     for because in [&state.held, &state.interrupted].into_iter().flatten() {
         line.push_str(&format!("{} {}\n", palette.alert(), safe(because)));
     }
+    for (style, trouble) in gpu_troubles(state, of.live) {
+        line.push_str(&format!("{}\n", palette.paint(style, &format!("! {trouble}"))));
+    }
     line
 }
 
 /// How many jobs of each stage stand where.
 pub(crate) fn stage_counts(of: &Snapshot<'_>) -> Vec<Counts> {
-    let count = |stage: &gpulane_model::Stage| {
+    let count = |stage: &Stage| {
         let mut counts = Counts::default();
         for job in stage.job_ids() {
             *slot(&mut counts, &of.state.job(job).status) += 1;
@@ -115,6 +120,16 @@ fn count_row(name: &str, counts: &Counts, palette: Palette) -> Vec<Cell> {
         count(counts.running, Style::Plain),
         count(counts.pending, Style::Plain),
     ]
+}
+
+/// What the jobs of each stage take, where it was measured.
+fn memory(of: &Snapshot<'_>) -> Vec<Vec<Cell>> {
+    let row = |(stage, measured): (&Stage, &Option<Measured>)| {
+        let Measured { peak, reserve } = (*measured)?;
+        let reserved = format!("{reserve} reserved for each");
+        Some(vec![Cell::text(&*stage.name), Cell::text(format!("{peak} at most")), Cell::text(reserved)])
+    };
+    of.plan.stages.iter().zip(&of.state.measured).filter_map(row).collect()
 }
 
 /// Adds a section unless it is empty; rows beyond the first are counted.
@@ -201,21 +216,31 @@ fn group(of: &Snapshot<'_>, first: JobId, jobs: u32, why: &str) -> Vec<Cell> {
     vec![Cell::text(of.plan.job_name(first)), Cell::styled(Style::Dim, others), Cell::text(safe(why))]
 }
 
-/// Every job of the run, in the order of the plan.
+/// Every job of the run, in the order of the plan. Memory has a column where any of it was measured.
 fn every_job(of: &Snapshot<'_>, palette: Palette) -> String {
+    let measured = of.plan.job_ids().any(|job| standing::peak(&of.state.job(job).status).is_some());
+    let memory = |peak: Option<Bytes>| {
+        let text = peak.map(|peak| peak.to_string()).unwrap_or_default();
+        measured.then(|| Cell::number(Style::Plain, text))
+    };
     let row = |(job, stands): (JobId, Standing)| {
         let tries = if stands.attempts > 0 { number(stands.attempts) } else { String::new() };
         let log = if stands.word == "failed" { log_text(of, job) } else { String::new() };
-        vec![
+        let mut row = vec![
             Cell::text(of.plan.job_name(job)),
             Cell::styled(stands.style, stands.word),
             Cell::number(Style::Plain, stands.took.map(|took| took.to_string()).unwrap_or_default()),
             Cell::number(Style::Plain, tries),
-            Cell::text(safe(&stands.why.unwrap_or_default())),
-            Cell::styled(Style::Dim, log),
-        ]
+        ];
+        row.extend(memory(stands.peak));
+        row.push(Cell::text(safe(&stands.why.unwrap_or_default())));
+        row.push(Cell::styled(Style::Dim, log));
+        row
     };
-    let titles = ["job", "state", "took", "tries", "why", ""].map(str::to_owned).to_vec();
+    let mut titles = vec!["job", "state", "took", "tries"];
+    titles.extend(measured.then_some("memory"));
+    titles.extend(["why", ""]);
+    let titles = titles.into_iter().map(str::to_owned).collect();
     let table = Table { titles, rows: standing::all(of).map(row).collect(), indent: 2 };
     format!("\n{}", table.render(palette))
 }

@@ -20,7 +20,11 @@ pub fn status_json(of: &Snapshot<'_>) -> String {
         .stages
         .iter()
         .zip(stage_counts(of))
-        .map(|(stage, counts)| with_counts(json!({ "stage": stage.name }), &counts))
+        .zip(&state.measured)
+        .map(|((stage, counts), measured)| {
+            let memory = measured.map(|found| json!({ "peak": found.peak, "reserve": found.reserve }));
+            with_counts(json!({ "stage": stage.name, "memory": memory }), &counts)
+        })
         .collect();
     // Where no engine works nothing runs, whatever the journal says.
     let running: Vec<Value> = running_jobs(of)
@@ -63,6 +67,8 @@ pub fn status_json(of: &Snapshot<'_>) -> String {
         "seconds": took(Phase::of(state, of.live), state.started, state.last, of.now).map(Millis::as_seconds),
         "last_event": state.last.map(time),
         "held": state.held,
+        "quarantined": state.quarantined.iter().map(|(gpu, why)| json!({ "gpu": gpu, "why": why })).collect::<Vec<_>>(),
+        "vram_held": state.vram_held.iter().map(|(gpu, why)| json!({ "gpu": gpu, "because": why })).collect::<Vec<_>>(),
         "interrupted": state.interrupted,
     });
     let jobs: Vec<Value> = standing::all(of).map(|(job, stands)| job_value(of, job, &stands)).collect();
@@ -90,6 +96,7 @@ pub(crate) fn job_value(of: &Snapshot<'_>, job: JobId, stands: &Standing) -> Val
         "state": stands.word.replace(' ', "_"),
         "attempts": stands.attempts,
         "seconds": stands.took.map(Millis::as_seconds),
+        "peak_vram": stands.peak,
         "reason": reason,
     });
     if let (Some(failure), Value::Object(map)) = (failure, &mut value) {

@@ -5,7 +5,7 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use gpulane_journal::RunDir;
-use gpulane_model::{Attempt, JobId, JobStatus, Millis, Plan, RunState};
+use gpulane_model::{Attempt, JobId, JobStatus, Millis, Plan, RunState, Stage};
 
 use crate::clean::{clean, safe};
 use crate::lines::Lines;
@@ -22,6 +22,8 @@ const TAIL: usize = 5;
 const TAIL_BYTES: u64 = 4096;
 /// Reasons shown why jobs were skipped.
 const REASONS: usize = 3;
+/// Stages whose memory is told.
+const STAGES: usize = 5;
 
 /// How a view ends.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -174,6 +176,10 @@ fn next(of: &Summed<'_>, end: &End, run: &str, lines: &mut Vec<String>) {
     if of.state.counts.succeeded > 0 && !of.brief {
         tell("outputs:", format!("{}/jobs/STAGE/NAME/out", shown(of.dir.root())));
     }
+    let peaks = peaks(of);
+    if !peaks.is_empty() && !of.brief {
+        tell("memory:", format!("a job held at most: {}", peaks.join(", ")));
+    }
     let failed = of.state.counts.failed > 0;
     match end {
         End::Finished if failed => tell("again:", format!("gpulane resume {run} --failed")),
@@ -185,6 +191,15 @@ fn next(of: &Summed<'_>, end: &End, run: &str, lines: &mut Vec<String>) {
             }
         }
     }
+}
+
+/// `train 0.9 GiB`: the most GPU memory a job of each stage held, where that was measured.
+fn peaks(of: &Summed<'_>) -> Vec<String> {
+    let most = |stage: &Stage| {
+        let peak = stage.job_ids().filter_map(|job| standing::peak(&of.state.job(job).status)).max()?;
+        Some(format!("{} {peak}", stage.name))
+    };
+    of.plan.stages.iter().filter_map(most).take(STAGES).collect()
 }
 
 /// The log that tells most of how a job's newest attempt ended: stderr, or stdout if that is empty. `None`: it

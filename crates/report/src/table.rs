@@ -2,7 +2,7 @@
 
 use crate::look::Look;
 use crate::palette::{Palette, Style};
-use crate::text::{fit, width};
+use crate::text::{Drawn, fit, width};
 
 /// A table's rows as text. Cells may hold colours; `plain` widths are measured without them.
 #[derive(Debug, Default)]
@@ -48,8 +48,13 @@ impl Cell {
 }
 
 impl Table {
-    /// The table's lines, each with its newline.
+    /// The table as text, each line with its newline.
     pub(crate) fn render(&self, palette: Palette) -> String {
+        self.lines(palette).into_iter().map(|line| line.text + "\n").collect()
+    }
+
+    /// The table's lines: titles, if there are any, then one for each row.
+    pub(crate) fn lines(&self, palette: Palette) -> Vec<Drawn> {
         let count = self.rows.iter().map(Vec::len).max().unwrap_or(0).max(self.titles.len());
         let widths: Vec<usize> = (0..count)
             .map(|at| {
@@ -64,26 +69,27 @@ impl Table {
             })
             .collect();
         let right = |at: usize| self.rows.first().and_then(|row| row.get(at)).is_some_and(|cell| cell.right);
-        let mut text = String::new();
+        let mut lines = Vec::with_capacity(self.rows.len() + 1);
         if !self.titles.is_empty() {
             let titles = self.titles.iter().enumerate().map(|(at, title)| {
                 let cell = Cell::styled(Style::Dim, title.clone());
                 Cell { right: right(at), ..cell }
             });
-            self.push_row(&mut text, &titles.collect::<Vec<_>>(), &widths, palette);
+            lines.push(self.line(&titles.collect::<Vec<_>>(), &widths, palette));
         }
-        for row in &self.rows {
-            self.push_row(&mut text, row, &widths, palette);
-        }
-        text
+        lines.extend(self.rows.iter().map(|row| self.line(row, &widths, palette)));
+        lines
     }
 
-    fn push_row(&self, text: &mut String, row: &[Cell], widths: &[usize], palette: Palette) {
+    fn line(&self, row: &[Cell], widths: &[usize], palette: Palette) -> Drawn {
         let mut line = " ".repeat(self.indent);
+        let mut columns_used = self.indent;
         for (at, (cell, columns)) in row.iter().zip(widths).enumerate() {
             if at > 0 {
                 line.push_str("  ");
+                columns_used += 2;
             }
+            columns_used += columns;
             let space = " ".repeat(columns.saturating_sub(cell.width));
             let painted = palette.paint(cell.style, &cell.text);
             let (before, behind) = if cell.right { (space.as_str(), "") } else { ("", space.as_str()) };
@@ -91,8 +97,9 @@ impl Table {
             line.push_str(&painted);
             line.push_str(behind);
         }
-        text.push_str(line.trim_end());
-        text.push('\n');
+        let text = line.trim_end().to_owned();
+        // Spaces cut off at the end are one column each.
+        Drawn { width: columns_used - (line.len() - text.len()), text }
     }
 }
 

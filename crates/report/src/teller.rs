@@ -1,10 +1,11 @@
 //! Events told in lines, the same for terminals and files: `✓ train/x 1.2 s (3/13)`.
 
 use gpulane_journal::RunDir;
-use gpulane_model::{Attempt, Event, FailReason, Failure, JobId, Millis, Plan, Record, RunState};
+use gpulane_model::{Attempt, Bytes, Event, FailReason, Failure, JobId, Millis, Plan, Record, RunState};
 
 use crate::clean::safe;
 use crate::frame::extent;
+use crate::gpu_words::gpu_line;
 use crate::lanes::machine_text;
 use crate::palette::{Palette, Style};
 use crate::screen::Screen;
@@ -63,8 +64,11 @@ impl Teller {
                 self.opening = Some(Opening { name, machine, since: None, lines: Vec::new() });
                 return;
             }
-            Event::JobSucceeded { job, seconds: took, .. } if self.thin.allows(Kind::Succeeded) => {
-                format!("{} {job} {} {}", palette.tick(), seconds(*took), self.place(state))
+            Event::JobSucceeded { job, seconds: took, peak_vram, .. }
+                if self.thin.allows(Kind::Succeeded) =>
+            {
+                let peak = peak_vram.map(|peak| format!(", {}", Bytes(peak))).unwrap_or_default();
+                format!("{} {job} {}{peak} {}", palette.tick(), seconds(*took), self.place(state))
             }
             Event::JobFailed { job, attempt, failure } if self.thin.allows(Kind::Failed) => {
                 self.failed(state, plan, job, *attempt, failure)
@@ -90,7 +94,11 @@ impl Teller {
             Event::RunInterrupted { because } => {
                 format!("{} interrupted: {}", palette.alert(), safe(because))
             }
-            _ => return,
+            Event::MemoryExceeded { .. } if !self.thin.allows(Kind::Exceeded) => return,
+            other => match gpu_line(other, state.machine.as_ref(), palette) {
+                Some(line) => line,
+                None => return,
+            },
         };
         match &mut self.opening {
             Some(opening) => opening.lines.push(line),
@@ -133,6 +141,10 @@ impl Teller {
         let mut line = format!("{} {job} {}", self.palette.cross(), failure_text(failure, attempt.0 > 0));
         let Some(id) = state.find(job) else { return line };
         let (tries, failures) = (plan.stage_of(id).retries + 1, state.job(id).failures);
+        if failure.shared {
+            line.push_str("; it shared its GPU: next try alone, not counted");
+            return line;
+        }
         if !failure.counts() {
             line.push_str(", does not count as a try");
             return line;

@@ -55,6 +55,21 @@ fn tail(text: &str, columns: usize) -> &str {
     &text[start.last().map_or(text.len(), |(at, _)| at)..]
 }
 
+/// The text in lines of at most `columns`, broken between words. A word that is longer has a line of its own.
+pub(crate) fn wrap(text: &str, columns: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in text.split(' ') {
+        match lines.last_mut() {
+            Some(line) if width(line) + 1 + width(word) <= columns => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
+}
+
 /// The text with spaces behind it up to `columns`.
 pub(crate) fn pad(text: &str, columns: usize) -> String {
     format!("{text}{}", " ".repeat(columns.saturating_sub(width(text))))
@@ -177,6 +192,12 @@ mod tests {
         assert_eq!(fit("epoch 3 loss 0.2", 8, "…"), "epoch 3…");
         assert_eq!(fit("日本語", 4, "…"), "日…");
         assert_eq!(fit("abc", 0, "…"), "");
+    }
+
+    #[test]
+    fn sentences_are_broken_between_words() {
+        assert_eq!(wrap("a sentence that is long", 10), ["a sentence", "that is", "long"]);
+        assert_eq!(wrap("incomprehensibilities do", 10), ["incomprehensibilities", "do"]);
     }
 
     #[test]

@@ -20,15 +20,17 @@ pub(crate) enum Kind {
     Skipped,
     LeftProcesses,
     Requeued,
+    Exceeded,
 }
 
-const KINDS: [(Kind, &str); 6] = [
+const KINDS: [(Kind, &str); 7] = [
     (Kind::Succeeded, "more succeeded"),
     (Kind::Failed, "more failed"),
     (Kind::Retrying, "more tried again"),
     (Kind::Skipped, "more skipped"),
     (Kind::LeftProcesses, "more left processes behind"),
     (Kind::Requeued, "tried afresh"),
+    (Kind::Exceeded, "more hold more GPU memory than reserved"),
 ];
 
 /// What was shown and what was not.
@@ -53,12 +55,14 @@ impl Thin {
             Kind::Retrying => self.failures < FAILURES && self.withheld[Kind::Failed as usize] == 0,
             // Only ever counted: `resume --failed` says it of all at once.
             Kind::Requeued => false,
-            Kind::Succeeded | Kind::Skipped | Kind::LeftProcesses => self.shown < PER_SECOND,
+            Kind::Succeeded | Kind::Skipped | Kind::LeftProcesses | Kind::Exceeded => self.shown < PER_SECOND,
         };
         match kind {
             Kind::Failed => self.failures += u32::from(show),
             Kind::Retrying | Kind::Requeued => {}
-            Kind::Succeeded | Kind::Skipped | Kind::LeftProcesses => self.shown += u32::from(show),
+            Kind::Succeeded | Kind::Skipped | Kind::LeftProcesses | Kind::Exceeded => {
+                self.shown += u32::from(show);
+            }
         }
         self.withheld[kind as usize] += u32::from(!show);
         show

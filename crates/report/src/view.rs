@@ -1,25 +1,28 @@
 //! The state behind a live view: what runs where, what was printed when, and how the modes differ.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 use std::sync::Arc;
 
 use gpulane_journal::RunDir;
-use gpulane_model::{Attempt, Event, JobId, LaneId, Millis, Plan, Record, RunState};
+use gpulane_model::{Attempt, Event, GpuIndex, JobId, LaneId, Millis, Plan, Record, RunState};
 
 use crate::clean::{clean, safe};
 use crate::frame::{Frame, LaneJob, LaneRow, render};
+use crate::gpu_words::gpu_troubles;
 use crate::lanes::{lane_label, place_label};
 use crate::lines::Line;
 use crate::look::{Look, Mode};
 use crate::output::{LIVE, Output, Said, Stream};
 use crate::pace::Pace;
+use crate::packing::at_once;
 use crate::palette::Palette;
 use crate::plain::{Plain, beat};
 use crate::prefix::Prefix;
 use crate::screen::{Screen, Sink};
 use crate::summary::Summed;
 use crate::teller::Teller;
+use crate::used::{Shown, Used};
 
 /// At most 20 frames a second.
 const FRAME: Millis = Millis(50);
@@ -46,8 +49,8 @@ pub(crate) struct View {
     /// Absent where nobody would see it.
     output: Option<Output>,
     running: BTreeMap<JobId, Running>,
-    /// Lanes this engine has used: they keep their line, so that the frame stays still.
-    lanes: BTreeSet<LaneId>,
+    /// Lanes this engine has used.
+    lanes: Used,
     prefix: Prefix,
     teller: Teller,
     plain: Plain,
@@ -82,7 +85,7 @@ impl View {
             pace: Pace::new(&plan),
             output: tails.then(|| Output::new(dir.clone(), Arc::clone(&plan), LIVE)),
             running: BTreeMap::new(),
-            lanes: BTreeSet::new(),
+            lanes: Used::default(),
             prefix: match mode {
                 Mode::Tty => Prefix::on_terminal(&plan, palette, look.size().0),
                 _ => Prefix::whole(&plan, palette),
@@ -143,7 +146,7 @@ impl View {
                 let running =
                     Running { lane: *lane, attempt: *attempt, since: record.time, gpus: gpus.clone() };
                 self.running.insert(job, running);
-                self.lanes.insert(*lane);
+                self.lanes.on_start(*lane);
                 self.prefix.on_start(job, *lane);
                 self.plain.on_start(job, record.time);
                 if let Some(output) = &mut self.output {
@@ -151,7 +154,9 @@ impl View {
                 }
             }
             Event::JobSucceeded { attempt, .. } | Event::JobFailed { attempt, .. } => {
-                self.running.remove(&job);
+                if let Some(running) = self.running.remove(&job) {
+                    self.lanes.on_end(running.lane, record.time);
+                }
                 self.plain.on_end(job);
                 self.hear_end(job, *attempt);
                 self.prefix.on_end(job);
@@ -259,7 +264,14 @@ impl View {
             .running
             .iter()
             .map(|(job, running)| (plan.job(*job).stage.index(), now.since(running.since)));
-        let left = self.pace.left(plan, self.state.machine.as_ref(), now, elapsed, running);
+        let state = &self.state;
+        let most = |at: usize| match (&state.machine, plan.stages.get(at)) {
+            (Some(machine), Some(stage)) => {
+                at_once(stage, machine, state.measured[at].map(|measured| measured.reserve))
+            }
+            _ => 1,
+        };
+        let left = self.pace.left(plan, &most, now, elapsed, running);
         Frame {
             name: plan.name.clone(),
             counts: self.state.counts,
@@ -268,6 +280,7 @@ impl View {
             rate: self.pace.rate(elapsed),
             left: left.filter(|_| self.state.held.is_none() && !self.state.finished),
             held: self.state.held.as_deref().map(|because| safe(because).into_owned()),
+            troubles: gpu_troubles(&self.state, true),
             lanes: if with_lanes { self.lane_rows(now) } else { Vec::new() },
             name_columns: self.prefix.columns(),
         }
@@ -277,31 +290,37 @@ impl View {
         let machine = self.state.machine.as_ref();
         let by_lane: BTreeMap<LaneId, (&JobId, &Running)> =
             self.running.iter().map(|(job, running)| (running.lane, (job, running))).collect();
-        // A lane whose GPU is part of a job elsewhere is not idle.
-        let taken = |lane: LaneId| {
-            let uuid = machine.and_then(|m| m.gpus.get(m.gpu_of(lane)?.index())).map(|gpu| &gpu.uuid);
+        // A GPU that is part of a job elsewhere is not idle.
+        let taken = |gpu: Option<GpuIndex>| {
+            let uuid = machine.and_then(|m| m.gpus.get(gpu?.index())).map(|gpu| &gpu.uuid);
             uuid.is_some_and(|uuid| {
                 self.running.values().any(|running| running.gpus.len() > 1 && running.gpus.contains(uuid))
             })
         };
-        let row = |lane: &LaneId| match by_lane.get(lane) {
-            Some((job, running)) => {
-                let text = self.output.as_ref().and_then(|output| output.unfinished(**job));
-                let text =
-                    text.map(|(text, _)| clean(text, false).trim().replace('\t', " ")).unwrap_or_default();
-                let job = LaneJob {
-                    name: self.prefix.name(&self.plan, **job),
-                    style: self.prefix.style(**job),
-                    attempt: running.attempt.0,
-                    elapsed: now.since(running.since),
-                    text,
-                };
-                Some(LaneRow { label: place_label(machine, *lane, &running.gpus), job: Some(job) })
-            }
-            None if taken(*lane) => None,
-            None => Some(LaneRow { label: lane_label(machine, *lane), job: None }),
+        let idle =
+            |gpu: Option<GpuIndex>, label: String| (!taken(gpu)).then_some(LaneRow { label, job: None });
+        let row = |shown: Shown| match shown {
+            Shown::IdleGpu(gpu) => idle(Some(gpu), format!("gpu {gpu}")),
+            Shown::Lane(lane) => match by_lane.get(&lane) {
+                Some((job, running)) => Some(LaneRow {
+                    label: place_label(machine, lane, &running.gpus),
+                    job: Some(self.lane_job(**job, running, now)),
+                }),
+                None => idle(machine.and_then(|m| m.gpu_of(lane)), lane_label(machine, lane)),
+            },
         };
-        self.lanes.iter().filter_map(row).collect()
+        self.lanes.shown(machine, now).into_iter().filter_map(row).collect()
+    }
+
+    fn lane_job(&self, job: JobId, running: &Running, now: Millis) -> LaneJob {
+        let text = self.output.as_ref().and_then(|output| output.unfinished(job));
+        LaneJob {
+            name: self.prefix.name(&self.plan, job),
+            style: self.prefix.style(job),
+            attempt: running.attempt.0,
+            elapsed: now.since(running.since),
+            text: text.map(|(text, _)| clean(text, false).trim().replace('\t', " ")).unwrap_or_default(),
+        }
     }
 
     /// A line from gpulane itself.

@@ -8,7 +8,9 @@
 //! front ──► guardian ──► engine ──► jobs …
 //! ```
 
+mod ctrl_c;
 mod engine;
+mod experience;
 mod front;
 mod guardian;
 mod orders;
@@ -17,6 +19,8 @@ mod process;
 
 pub mod control;
 
+pub use ctrl_c::CtrlC;
+pub use experience::Experience;
 pub use front::{Durable, EngineEnd, Front, Message, Tick};
 pub use orders::{ENGINE, GUARDIAN, StartRequest};
 pub use placeholders::Placeholders;

@@ -8,6 +8,7 @@ use std::os::unix::process::CommandExt;
 use std::path::PathBuf;
 use std::process::{Command, Stdio};
 
+use gpulane_model::{Foreign, Millis};
 use serde::{Deserialize, Serialize};
 
 /// `argv[0]` of the guardian.
@@ -30,6 +31,10 @@ pub struct StartRequest {
     pub gpus: Option<String>,
     /// `--lanes`, likewise.
     pub lanes: Option<u32>,
+    /// `--foreign`, likewise.
+    pub foreign: Option<Foreign>,
+    /// `--wait`, likewise.
+    pub wait: Option<Millis>,
 }
 
 /// The request with everything the other processes inherit.

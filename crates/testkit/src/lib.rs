@@ -4,10 +4,12 @@
 // A test kit panics where a test fails, and prints for who runs it.
 #![allow(clippy::missing_panics_doc, clippy::expect_used, clippy::print_stdout)]
 
+mod fake_nvml;
 mod machine;
 mod run;
 mod workspace;
 
+pub use fake_nvml::FakeNvml;
 pub use machine::{Seen, processes, tagged};
 pub use run::{Finished, Gpulane, Live};
 pub use workspace::Workspace;

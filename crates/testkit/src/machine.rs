@@ -21,6 +21,11 @@ impl Seen {
     pub fn has(&self, entry: &str) -> bool {
         self.environ.split(|byte| *byte == 0).any(|line| line == entry.as_bytes())
     }
+
+    /// Whether this text stands anywhere in its environment.
+    pub fn mentions(&self, text: &str) -> bool {
+        self.environ.windows(text.len()).any(|part| part == text.as_bytes())
+    }
 }
 
 /// Every process that has not ended.

@@ -13,6 +13,8 @@ pub struct Gpulane {
     binary: PathBuf,
     /// Where it runs.
     pub workspace: Workspace,
+    /// What its environment has beside ours.
+    pub environment: Vec<(String, String)>,
 }
 
 /// A gpulane that has ended.
@@ -35,7 +37,18 @@ pub struct Live {
 impl Gpulane {
     /// `binary` is `env!("CARGO_BIN_EXE_gpulane")` in the test.
     pub fn new(binary: &str) -> Self {
-        Self { binary: PathBuf::from(binary), workspace: Workspace::new() }
+        let workspace = Workspace::new();
+        // What runs learn of each other stays in here.
+        let cache = workspace.path().join("cache").display().to_string();
+        let environment = vec![("XDG_CACHE_HOME".to_owned(), cache)];
+        Self { binary: PathBuf::from(binary), workspace, environment }
+    }
+
+    /// The same with more in its environment.
+    #[must_use]
+    pub fn with(mut self, more: impl IntoIterator<Item = (String, String)>) -> Self {
+        self.environment.extend(more);
+        self
     }
 
     /// The run directory all calls of [`run`](Self::run) use.
@@ -50,6 +63,7 @@ impl Gpulane {
         for name in ["GPULANE_RUN", "GPULANE_JOB", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "NO_COLOR"] {
             command.env_remove(name);
         }
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
         command
     }
 

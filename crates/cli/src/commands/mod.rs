@@ -3,6 +3,8 @@
 mod cancel;
 mod check;
 mod demo;
+mod fit;
+mod gpus;
 mod init;
 mod logs;
 mod resume;
@@ -41,6 +43,8 @@ pub(crate) fn main() -> ExitCode {
         Command::Logs(args) => logs::logs(&args),
         Command::Watch(args) => watch::watch(&args),
         Command::Cancel(args) => cancel::cancel(&args),
+        Command::Gpus(args) => gpus::gpus(&args),
+        Command::Fit(args) => fit::fit(&args),
         Command::Demo(args) => demo::demo(&args),
         Command::Init(args) => init::init(&args),
         Command::Completions { shell } => {

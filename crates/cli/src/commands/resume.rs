@@ -30,6 +30,8 @@ pub(crate) fn resume(args: &Resume) -> ExitCode {
         failed: args.failed,
         gpus: args.gpus.clone(),
         lanes: args.lanes,
+        foreign: args.sharing.foreign.map(Into::into),
+        wait: args.sharing.wait,
     };
     // Requests to the engine that is gone were not meant for this one.
     gpulane_runtime::control::clear(&dir);

@@ -39,8 +39,14 @@ fn resolve(args: &Run) -> Result<Plan, ExitCode> {
         say::error(error);
         return Err(ExitCode::BadInput);
     }
-    let settings =
-        RunSettings { cwd: cwd(), gpus: args.gpus.clone(), lanes: args.lanes, ..RunSettings::default() };
+    let settings = RunSettings {
+        cwd: cwd(),
+        gpus: args.gpus.clone(),
+        lanes: args.lanes,
+        headroom: args.headroom,
+        foreign: args.sharing.foreign.map(Into::into).unwrap_or_default(),
+        wait: args.sharing.wait,
+    };
     match (&args.plan, args.command.is_empty()) {
         (Some(path), true) => from_file(args, path, settings),
         (None, false) => {

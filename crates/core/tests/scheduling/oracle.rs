@@ -102,7 +102,6 @@ impl Oracle {
         self.cancelling.clear();
         self.expect = None;
         match input {
-            Input::Begin => {}
             Input::JobSpawned { job, .. } => {
                 self.busy.get_mut(job).unwrap().doing = Doing::Live;
                 self.expect = Some((*job, Expect::Started));
@@ -149,6 +148,7 @@ impl Oracle {
                     busy.doom.get_or_insert(FailReason::Interrupted);
                 }
             }
+            _ => {}
         }
     }
 
@@ -338,6 +338,7 @@ impl Oracle {
         }
         match self.outcome {
             Some(Outcome::Finished) => assert_eq!(self.folded.counts.ended() as usize, self.plan.jobs.len()),
+            Some(Outcome::NoGpus) => panic!("no GPU was lost"),
             Some(Outcome::Interrupted) => assert!(self.interrupted && self.busy.is_empty()),
             None => {
                 assert!(!self.interrupted || !self.busy.is_empty(), "an interrupted run should be over");

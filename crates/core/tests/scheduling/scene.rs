@@ -119,7 +119,14 @@ impl Story {
 
     pub(crate) fn exited(&mut self, name: &str, attempt: u32, code: i32) -> Vec<String> {
         let job = self.job(name);
-        self.step(Input::JobExited { job, attempt: Attempt(attempt), exit: ProcessExit::Code(code), left: 0 })
+        self.step(Input::JobExited {
+            job,
+            attempt: Attempt(attempt),
+            exit: ProcessExit::Code(code),
+            left: 0,
+            peak: None,
+            trouble: None,
+        })
     }
 
     pub(crate) fn signalled(&mut self, name: &str, attempt: u32, signal: i32) -> Vec<String> {
@@ -129,6 +136,8 @@ impl Story {
             attempt: Attempt(attempt),
             exit: ProcessExit::Signal(signal),
             left: 0,
+            peak: None,
+            trouble: None,
         })
     }
 
@@ -179,10 +188,17 @@ impl Story {
     fn tell(&self, effect: &Effect) -> String {
         let name = |job: &JobId| self.plan.job_name(*job);
         match effect {
-            Effect::Spawn { job, attempt, lane, gpus, cpus } => {
+            Effect::Spawn { job, attempt, lane, gpus, cpus, reserve } => {
                 let gpus: Vec<String> = gpus.iter().map(ToString::to_string).collect();
-                format!("spawn {} #{attempt} lane {lane} gpus [{}] cpus {cpus}", name(job), gpus.join(","))
+                let reserve = reserve.map_or_else(String::new, |bytes| format!(" with {bytes}"));
+                format!(
+                    "spawn {} #{attempt} lane {lane} gpus [{}] cpus {cpus}{reserve}",
+                    name(job),
+                    gpus.join(",")
+                )
             }
+            Effect::Want { gpus } => format!("want {gpus}"),
+            Effect::Release { gpu } => format!("release {gpu}"),
             Effect::Terminate { job, now, .. } => {
                 format!("{} {}", if *now { "kill" } else { "term" }, name(job))
             }

@@ -139,6 +139,13 @@ fn processes_a_job_leaves_behind_are_told() {
     let (mut run, _) = Story::begin(&plan(vec![stage("train", 1, |_| {})]), gpus(1, 1));
     run.spawned("train/0", 1);
     let job = run.job("train/0");
-    let told = run.step(Input::JobExited { job, attempt: Attempt(1), exit: ProcessExit::Code(0), left: 3 });
+    let told = run.step(Input::JobExited {
+        job,
+        attempt: Attempt(1),
+        exit: ProcessExit::Code(0),
+        left: 3,
+        peak: None,
+        trouble: None,
+    });
     assert_eq!(told, ["train/0 left 3 processes", "publish train/0"]);
 }

@@ -17,7 +17,14 @@ fn run_through(plan: &std::sync::Arc<Plan>, machine: gpulane_model::Machine) -> 
         for effect in effects.drain(..) {
             match effect {
                 Effect::Spawn { job, attempt, .. } => {
-                    answers.push(Input::JobExited { job, attempt, exit: ProcessExit::Code(0), left: 0 });
+                    answers.push(Input::JobExited {
+                        job,
+                        attempt,
+                        exit: ProcessExit::Code(0),
+                        left: 0,
+                        peak: None,
+                        trouble: None,
+                    });
                     answers.push(Input::JobSpawned { job, attempt, pid: 1 });
                 }
                 Effect::Publish { job, attempt } => answers.push(Input::JobPublished { job, attempt }),

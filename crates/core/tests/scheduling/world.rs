@@ -100,7 +100,10 @@ impl<'a> World<'a> {
                 Effect::Publish { job, attempt } => self.owed.push(Owed::Publish(job, attempt)),
                 Effect::SetTimer { timer, at } => self.timers.push((at, timer)),
                 Effect::Record(event) => self.journal.push(event),
-                Effect::Terminate { .. } | Effect::Finish { .. } => {}
+                Effect::Terminate { .. }
+                | Effect::Want { .. }
+                | Effect::Release { .. }
+                | Effect::Finish { .. } => {}
             }
         }
     }
@@ -123,7 +126,14 @@ impl<'a> World<'a> {
                     140..220 => ProcessExit::Code(3),
                     _ => ProcessExit::Signal(9),
                 };
-                Input::JobExited { job, attempt, exit, left: u32::from(mood % 3 == 1) }
+                Input::JobExited {
+                    job,
+                    attempt,
+                    exit,
+                    left: u32::from(mood % 3 == 1),
+                    peak: None,
+                    trouble: None,
+                }
             }
             Owed::Publish(job, attempt) => match mood {
                 0..220 => Input::JobPublished { job, attempt },

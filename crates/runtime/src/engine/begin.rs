@@ -9,7 +9,9 @@ use std::time::Duration;
 
 use gpulane_gpu::{GpuError, GpuSpec};
 use gpulane_journal::{Commit, Journal, Mode, RunDir, RunDirError};
-use gpulane_model::{Event, ExitCode, Machine, Plan, RunState};
+use gpulane_model::{
+    Event, ExitCode, Foreign, GpuKind, Machine, Millis, Plan, RunState, env_vars,
+};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, set_parent_process_death_signal, setrlimit};
 
 use super::clock::Clock;
@@ -29,6 +31,12 @@ pub(super) struct Prepared {
     pub(super) dir: RunDir,
     pub(super) plan: Arc<Plan>,
     pub(super) machine: Machine,
+    /// What becomes of GPUs that others use.
+    pub(super) foreign: Foreign,
+    /// How long the first GPU may take to come.
+    pub(super) wait: Option<Millis>,
+    /// The GPUs are shared with other runs of this machine.
+    pub(super) leases: bool,
     pub(super) journal: Option<Journal>,
     /// Why the journal cannot be written now, if it cannot.
     pub(super) obstacle: Obstacle,
@@ -114,22 +122,33 @@ fn prepare(orders: &Orders, link: Link) -> Result<Prepared, (Refusal, Link)> {
         let dir = RunDir::open(&orders.dir).map_err(|error| Refusal::run_dir(&error))?;
         let plan = Arc::new(dir.plan().map_err(|error| Refusal::run_dir(&error))?);
         enter(Path::new(&plan.run.cwd))?;
+        let foreign = orders.request.foreign.unwrap_or(plan.run.foreign);
+        let wait = orders.request.wait.or(plan.run.wait);
         let machine = find_machine(&plan, &orders.request, &link)?;
+        // Inside a job of another run, its GPUs are ours already.
+        let leases = machine.kind == GpuKind::Nvml && std::env::var_os(env_vars::RUN).is_none();
+        if leases && foreign == Foreign::Avoid && wait.is_none() {
+            refuse_if_all_taken(&machine)?;
+        }
         if dir.journal_file().exists() {
             recovery::end_leftovers(&dir);
         }
         let obstacle = Obstacle::default();
         let voice = commit_voice(durable, &link, &obstacle);
         let (journal, past) = open_journal(&dir, &plan, &orders.request, voice, &link)?;
-        Ok((dir, plan, machine, journal, obstacle, past, signals, lock))
+        let sharing = (foreign, wait, leases);
+        Ok((dir, plan, machine, sharing, journal, obstacle, past, signals, lock))
     })();
     match ready {
-        Ok((dir, plan, machine, journal, obstacle, mut past, signals, lock)) => {
+        Ok((dir, plan, machine, (foreign, wait, leases), journal, obstacle, mut past, signals, lock)) => {
             recovery::take_stock(&dir, &plan, &machine, &journal, &mut past, orders.request.failed);
             Ok(Prepared {
                 dir,
                 plan,
                 machine,
+                foreign,
+                wait,
+                leases,
                 journal: Some(journal),
                 obstacle,
                 past,
@@ -169,11 +188,12 @@ fn find_machine(plan: &Plan, request: &StartRequest, link: &Link) -> Result<Mach
     let spec: GpuSpec = text.parse().map_err(Refusal::bad)?;
     let visible = std::env::var(gpulane_model::env_vars::CUDA_VISIBLE_DEVICES).ok();
     let lanes = request.lanes.or(plan.run.lanes);
-    let found = gpulane_gpu::find(&spec, lanes, visible.as_deref()).map_err(|error| match error {
+    let found = gpulane_gpu::find(&spec, lanes, plan.run.headroom, visible.as_deref()).map_err(|error| match error {
         GpuError::Lanes(_) => Refusal::bad(error),
         _ => Refusal::new(ExitCode::NoResources, error),
     })?;
-    let misfits = gpulane_core::misfits(plan, &found.machine);
+    let machine = if lanes.is_none() { found.machine.packed_for(plan) } else { found.machine };
+    let misfits = gpulane_core::misfits(plan, &machine);
     if !misfits.is_empty() {
         let lines: Vec<String> = misfits.iter().map(ToString::to_string).collect();
         return Err(Refusal::new(ExitCode::NoResources, lines.join("\n")));
@@ -181,7 +201,32 @@ fn find_machine(plan: &Plan, request: &StartRequest, link: &Link) -> Result<Mach
     if let Some(note) = &found.note {
         link.note(note);
     }
-    Ok(found.machine)
+    Ok(machine)
+}
+
+/// With nothing but GPUs that others use, better say so now than wait in silence.
+fn refuse_if_all_taken(machine: &Machine) -> Result<(), Refusal> {
+    let Ok(readings) = gpulane_gpu::readings(gpulane_gpu::DEADLINE) else { return Ok(()) };
+    let leased = gpulane_gpu::survey().leases;
+    let mut taken = Vec::new();
+    for gpu in &machine.gpus {
+        // Another gpulane's: that is waited for in line.
+        let reading = readings.iter().find(|reading| reading.uuid == gpu.uuid);
+        let ours = leased.iter().any(|(uuid, _)| *uuid == gpu.uuid);
+        let pids: Vec<u32> = reading
+            .into_iter()
+            .flat_map(|reading| &reading.processes)
+            .filter(|process| process.compute)
+            .map(|process| process.pid)
+            .collect();
+        if ours || pids.is_empty() {
+            return Ok(());
+        }
+        taken.push(format!("{} is used by {}", gpu.uuid, super::gpus::name_strangers(&pids)));
+    }
+    let hint = "`--foreign wait` or `--wait 2h` waits for one; `--foreign ignore` uses what memory is free";
+    Err(Refusal::new(ExitCode::NoResources, format!("every GPU is in use by others: {}", taken.join("; ")))
+        .hinted(Some(hint.to_owned())))
 }
 
 /// What the journal's thread does with its news.

@@ -14,6 +14,10 @@ pub(super) enum Alarm {
     Core(Timer),
     /// Time for the next step in ending a job's processes.
     Ending(JobId),
+    /// Time to look after leases and questions about GPUs.
+    Gpus,
+    /// `--wait` is over.
+    WaitedEnough,
     /// Time to reap and end what no running job owns.
     Sweep,
 }

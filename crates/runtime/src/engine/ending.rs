@@ -78,6 +78,8 @@ pub(super) struct Roster {
     children: Children,
     /// Adopted processes whose job is known.
     adopted: HashMap<Pid, JobId>,
+    /// Processes of ours that are no job and not to be ended with them.
+    spared: HashSet<Pid>,
     /// This run's directory, as in its processes' environment.
     run: String,
 }
@@ -89,6 +91,7 @@ impl Roster {
             mains: HashMap::new(),
             children: Children::open(),
             adopted: HashMap::new(),
+            spared: HashSet::new(),
             run,
         }
     }
@@ -105,6 +108,16 @@ impl Roster {
         self.mains.insert(pid, job);
         let main = Main::Alive { pidfd };
         self.running.insert(job, Running { attempt, name, grace, pid, main, ending: None });
+    }
+
+    /// Leaves a child of ours alone that is no job.
+    pub(super) fn spare(&mut self, pid: Pid) {
+        self.spared.insert(pid);
+    }
+
+    /// Whether the process belongs to a running job.
+    pub(super) fn owns(&self, pid: Pid) -> bool {
+        self.owner(pid).is_some()
     }
 
     /// How many jobs run.
@@ -277,6 +290,7 @@ impl Roster {
         loop {
             let mut reaped = false;
             let mut living = self.children.read();
+            living.retain(|pid| !self.spared.contains(pid));
             living.retain(|pid| {
                 let ended = !self.mains.contains_key(pid) && has_ended(*pid);
                 reaped |= ended;

@@ -81,7 +81,7 @@ impl Launchpad {
             envp: PointerArray::of(&[&pad.environment.shared, &own]),
         };
         self.spawner
-            .spawn(&image, files.stdout.as_fd(), files.stderr.as_fd())
+            .spawn(&image, files.stdout.as_fd(), files.stderr.as_fd(), start.keep)
             .map_err(|error| explain(&error, &program.to_string_lossy(), &plan.run.cwd))
     }
 

@@ -2,15 +2,21 @@
 //! what it decides. The disk's slow parts have threads of their own: the journal, and publishing of outputs.
 
 mod begin;
+mod caps;
 mod clock;
 mod ending;
 mod environment;
 mod files;
+mod gpus;
 mod launchpad;
 mod link;
+mod mps;
+mod on_gpus;
 mod publish;
 mod reactor;
 mod recovery;
+mod torch;
+mod trouble;
 
 use gpulane_model::ExitCode;
 

@@ -1,15 +1,15 @@
 //! The loop: wait, tell the core, perform its effects. One thread, one epoll; nothing in here waits for a terminal
 //! that is stopped or a process that will not end. Of the disk it does only what makes and renames small files.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, HashSet, VecDeque};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
 use gpulane_core::{Core, Effect, Input, Outcome};
 use gpulane_journal::Journal;
-use gpulane_model::{Attempt, Event, ExitCode, JobId, Millis};
+use gpulane_model::{Attempt, Event, ExitCode, GpuKind, JobId, Millis};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::process::Pid;
@@ -18,9 +18,14 @@ use super::begin::{GUARDIAN_GONE, Prepared};
 use super::clock::{Alarm, Clock};
 use super::ending::{Look, Roster};
 use super::environment::Start;
+use super::gpus::Gpus;
 use super::launchpad::{Launchpad, Setback};
+use super::mps::Mps;
+use super::on_gpus::Placed;
 use super::publish::Publisher;
+use super::trouble::OomKills;
 use crate::control;
+use crate::experience::Experience;
 
 /// How often leftovers are looked for that no exit told us of.
 const SWEEP: Millis = Millis::seconds(5);
@@ -37,39 +42,70 @@ const SIGNALS: u64 = 2 << 32;
 const LINK: u64 = 3 << 32;
 const CONTROL: u64 = 4 << 32;
 const PUBLISHED: u64 = 5 << 32;
+const GPUS: u64 = 6 << 32;
+const LEASES: u64 = 7 << 32;
 
 pub(super) struct Reactor<'a> {
-    prepared: &'a mut Prepared,
+    pub(super) prepared: &'a mut Prepared,
     core: Core,
     journal: Journal,
-    epoll: OwnedFd,
+    pub(super) epoll: OwnedFd,
     /// Rung when there is a request; `None` where FIFOs cannot be had.
     bell: Option<OwnedFd>,
     launchpad: Launchpad,
-    roster: Roster,
+    pub(super) roster: Roster,
+    /// Real GPUs; `None` where there are none.
+    pub(super) gpus: Option<Gpus>,
+    /// An alarm for them is set.
+    pub(super) gpus_alarm: bool,
+    /// We hear of leases that come free.
+    pub(super) changes_watched: bool,
+    /// A GPU was granted to us at least once.
+    pub(super) any_gpu: bool,
+    /// Where running jobs are.
+    pub(super) places: HashMap<JobId, Placed>,
+    /// Jobs that failed for sharing a GPU.
+    pub(super) alone: HashSet<JobId>,
+    /// Tried once, when first of use.
+    pub(super) mps: Option<Option<Mps>>,
+    pub(super) oom_kills: OomKills,
+    pub(super) experience: Experience,
     publisher: Publisher,
-    clock: Clock,
+    pub(super) clock: Clock,
     /// How many jobs' files to make before their time.
     ahead: usize,
     /// Inputs that performing an effect produced, in order.
     inputs: VecDeque<Input>,
+    /// They are being worked off.
+    feeding: bool,
     outcome: Option<Outcome>,
     /// What was said last about starts that are held.
     last_note: String,
     /// The exit code of an interrupted run.
-    interrupted: Option<ExitCode>,
+    pub(super) interrupted: Option<ExitCode>,
 }
 
 impl<'a> Reactor<'a> {
     pub(super) fn new(prepared: &'a mut Prepared) -> io::Result<Self> {
         let journal = prepared.journal.take().ok_or(io::ErrorKind::Other)?;
-        let core = Core::new(Arc::clone(&prepared.plan), prepared.machine.clone(), &prepared.past);
+        let experience = Experience::of(&prepared.plan, &prepared.machine);
+        let core = Core::new(Arc::clone(&prepared.plan), prepared.machine.clone(), &prepared.past)
+            .with_known(&experience.known());
+        let core = if prepared.leases { core.with_leases() } else { core };
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let publisher = Publisher::new()?;
         let bell = control::hang_bell(&prepared.dir);
         watch(&epoll, &prepared.signals, SIGNALS)?;
         watch(&epoll, &prepared.link, LINK)?;
         watch(&epoll, &publisher, PUBLISHED)?;
+        let real = prepared.machine.kind == GpuKind::Nvml;
+        let gpus = real.then(|| {
+            Gpus::new(&prepared.dir, &prepared.machine, prepared.foreign, prepared.leases)
+        });
+        let gpus = gpus.transpose()?;
+        if let Some(gpus) = &gpus {
+            watch(&epoll, gpus, GPUS)?;
+        }
         if let Some(bell) = &bell {
             watch(&epoll, bell, CONTROL)?;
         }
@@ -77,6 +113,7 @@ impl<'a> Reactor<'a> {
             Launchpad::new(prepared.dir.clone(), Arc::clone(&prepared.plan), prepared.machine.clone());
         let ahead = (prepared.machine.main_lanes() as usize).clamp(1, MOST_AHEAD);
         let roster = Roster::new(prepared.dir.root().to_string_lossy().into_owned());
+        let alone = prepared.plan.job_ids().filter(|job| prepared.past.job(*job).alone).collect();
         Ok(Self {
             prepared,
             core,
@@ -85,10 +122,20 @@ impl<'a> Reactor<'a> {
             bell,
             launchpad,
             roster,
+            gpus,
+            gpus_alarm: false,
+            changes_watched: false,
+            any_gpu: false,
+            places: HashMap::new(),
+            alone,
+            mps: None,
+            oom_kills: OomKills::now(),
+            experience,
             publisher,
             clock: Clock::start(),
             ahead,
             inputs: VecDeque::new(),
+            feeding: false,
             outcome: None,
             last_note: String::new(),
             interrupted: None,
@@ -98,6 +145,9 @@ impl<'a> Reactor<'a> {
     /// Runs until the core says the run is over.
     pub(super) fn run(mut self) -> io::Result<ExitCode> {
         self.clock.set(SWEEP, Alarm::Sweep);
+        if let Some(wait) = self.prepared.wait {
+            self.clock.set(wait, Alarm::WaitedEnough);
+        }
         self.feed(Input::Begin);
         self.take_requests();
         let mut events = Vec::with_capacity(256);
@@ -164,6 +214,8 @@ impl<'a> Reactor<'a> {
                     self.feed(input);
                 }
             }
+            GPUS => self.hear_of_gpus(),
+            LEASES => self.on_leases_changed(),
             _ => {}
         }
     }
@@ -211,6 +263,8 @@ impl<'a> Reactor<'a> {
     fn on_alarm(&mut self, alarm: Alarm) {
         match alarm {
             Alarm::Core(timer) => self.feed(Input::TimerFired { timer }),
+            Alarm::Gpus => self.on_gpu_alarm(),
+            Alarm::WaitedEnough => self.on_waited_enough(),
             Alarm::Ending(job) => {
                 let look = self.roster_attempt(job, Roster::look);
                 self.follow(job, look);
@@ -247,7 +301,7 @@ impl<'a> Reactor<'a> {
             }
             Look::Gone { exit, left } => {
                 if let Some(attempt) = attempt {
-                    self.feed(Input::JobExited { job, attempt, exit, left });
+                    self.on_gone(job, attempt, exit, left);
                 }
             }
         }
@@ -261,8 +315,12 @@ impl<'a> Reactor<'a> {
     }
 
     /// Tells the core, performs what it answers, until there is nothing more to tell.
-    fn feed(&mut self, input: Input) {
+    pub(super) fn feed(&mut self, input: Input) {
         self.inputs.push_back(input);
+        // What an effect leads to waits until the step it came from is done.
+        if std::mem::replace(&mut self.feeding, true) {
+            return;
+        }
         let mut effects = Vec::new();
         while let Some(input) = self.inputs.pop_front() {
             self.core.step(self.clock.now(), input, &mut effects);
@@ -270,12 +328,17 @@ impl<'a> Reactor<'a> {
                 self.perform(effect);
             }
         }
+        self.feeding = false;
     }
 
     fn perform(&mut self, effect: Effect) {
         match effect {
-            Effect::Spawn { job, attempt, lane, gpus, cpus } => {
-                let input = self.spawn(&Start { job, attempt, lane, gpus: &gpus, cpus });
+            Effect::Spawn { job, attempt, lane, gpus, cpus, reserve } => {
+                let extra = self.mps_environment(job, &gpus);
+                let keep = self.gpus.as_ref().map(|owned| owned.leases_of(&gpus)).unwrap_or_default();
+                let start =
+                    Start { job, attempt, lane, gpus: &gpus, cpus, reserve, extra: &extra, keep: &keep };
+                let input = self.spawn(&start);
                 self.inputs.push_back(input);
             }
             Effect::Terminate { job, attempt, now } => {
@@ -292,11 +355,14 @@ impl<'a> Reactor<'a> {
             }
             Effect::Record(event) => self.record(event),
             Effect::SetTimer { timer, at } => self.clock.set(at, Alarm::Core(timer)),
+            Effect::Want { gpus } => self.want_gpus(gpus),
+            Effect::Release { gpu } => self.release_gpu(gpu),
             Effect::Finish { outcome } => self.outcome = Some(outcome),
         }
     }
 
-    fn record(&self, event: Event) {
+    fn record(&mut self, event: Event) {
+        self.learn_from(&event);
         self.journal.append(Clock::unix(), event);
     }
 
@@ -308,6 +374,7 @@ impl<'a> Reactor<'a> {
                 let grace = self.prepared.plan.stage_of(job).grace;
                 let name = self.prepared.plan.job_name(job);
                 self.roster.add(job, attempt, name, grace, spawned);
+                self.follow_on_gpus(start, pid);
                 if let Some(main) = self.roster.main_of(job)
                     && let Err(error) = watch(&self.epoll, main, MAIN | u64::from(job.0))
                 {
@@ -347,8 +414,12 @@ impl<'a> Reactor<'a> {
     /// Everything has ended. The last records go to the disk, then the run is given back.
     fn finish(mut self) -> ExitCode {
         self.launchpad.close();
+        // Ended in order, so that its memory is back when we are gone.
+        drop(self.mps.take());
+        self.experience.keep();
         let counts = self.core.counts();
         let code = match self.outcome {
+            Some(Outcome::NoGpus) => ExitCode::NoResources,
             Some(Outcome::Interrupted) => self.interrupted.unwrap_or(ExitCode::Interrupted),
             _ if counts.failed + counts.skipped > 0 => ExitCode::SomeFailed,
             _ => ExitCode::Success,
@@ -363,6 +434,11 @@ impl<'a> Reactor<'a> {
         }
         code
     }
+}
+
+/// Listens for leases that come free.
+pub(super) fn watch_changes(epoll: &OwnedFd, changes: BorrowedFd<'_>) -> bool {
+    watch(epoll, changes, LEASES).is_ok()
 }
 
 fn watch(epoll: &OwnedFd, fd: impl AsFd, token: u64) -> io::Result<()> {

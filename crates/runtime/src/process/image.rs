@@ -22,6 +22,12 @@ impl CStrings {
         self.strings.push(CString::new(bytes).unwrap_or_default());
     }
 
+    /// The strings as text, for tests.
+    #[cfg(test)]
+    pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {
+        self.strings.iter().filter_map(|string| string.to_str().ok())
+    }
+
     fn pointers(&self) -> impl Iterator<Item = *const c_char> + '_ {
         self.strings.iter().map(|string| string.as_ptr())
     }

@@ -37,6 +37,9 @@ struct ChildOrders {
     envp: *const *const libc::c_char,
     stdout: RawFd,
     stderr: RawFd,
+    /// Descriptors to keep open across exec; all others are closed.
+    keep: *const RawFd,
+    kept: usize,
     parent: libc::pid_t,
     signals: libc::sigset_t,
     /// Set by the child if it could not become the program.
@@ -49,13 +52,14 @@ impl Spawner {
         Self { stack: vec![0; STACK / size_of::<u128>()].into_boxed_slice(), me }
     }
 
-    /// Starts `image` in a session of its own, stdin as ours (`/dev/null`), stdout and stderr to the given files.
-    /// The error is that of the system call that failed, `execve` included.
+    /// Starts `image` in a session of its own, stdin as ours (`/dev/null`), stdout and stderr to the given files, and
+    /// with the descriptors `keep` open. The error is that of the system call that failed, `execve` included.
     pub(crate) fn spawn(
         &mut self,
         image: &Image<'_>,
         stdout: BorrowedFd<'_>,
         stderr: BorrowedFd<'_>,
+        keep: &[RawFd],
     ) -> io::Result<Spawned> {
         let mut orders = ChildOrders {
             program: image.program.as_ptr(),
@@ -63,6 +67,8 @@ impl Spawner {
             envp: image.envp.as_ptr(),
             stdout: stdout.as_raw_fd(),
             stderr: stderr.as_raw_fd(),
+            keep: keep.as_ptr(),
+            kept: keep.len(),
             parent: self.me,
             signals: no_signals(),
             error: 0,
@@ -120,6 +126,13 @@ extern "C" fn child_main(orders: *mut libc::c_void) -> libc::c_int {
             libc::_exit(127);
         }
         let failed = libc::dup2((*orders).stdout, 1) < 0 || libc::dup2((*orders).stderr, 2) < 0;
+        if (*orders).kept > 0 {
+            // A job on a GPU: the driver's library may have left descriptors open that are not closed on exec.
+            libc::syscall(libc::SYS_close_range, 3, u32::MAX, libc::CLOSE_RANGE_CLOEXEC);
+            for at in 0..(*orders).kept {
+                libc::fcntl(*(*orders).keep.add(at), libc::F_SETFD, 0);
+            }
+        }
         if !failed {
             // Rust ignores SIGPIPE and the engine blocks what it reads by signalfd; a job gets neither.
             libc::signal(libc::SIGPIPE, libc::SIG_DFL);
@@ -147,7 +160,7 @@ mod tests {
         }
         envp.push("GREETING=hello");
         let image = Image { program, argv: PointerArray::of(&[&argv]), envp: PointerArray::of(&[&envp]) };
-        Spawner::new().spawn(&image, out.as_fd(), out.as_fd())
+        Spawner::new().spawn(&image, out.as_fd(), out.as_fd(), &[])
     }
 
     #[test]
@@ -158,6 +171,26 @@ mod tests {
         let pid = spawned.pid.as_raw_nonzero().get();
         rustix::process::waitpid(Some(spawned.pid), rustix::process::WaitOptions::empty()).unwrap();
         assert_eq!(std::fs::read_to_string(file.path()).unwrap(), format!("hello\n{pid}\n"));
+    }
+
+    #[test]
+    fn keeps_what_it_is_told_to_keep_and_nothing_else() {
+        let out = tempfile::NamedTempFile::new().unwrap();
+        let (kept, other) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
+        rustix::io::fcntl_setfd(&other, rustix::io::FdFlags::empty()).unwrap();
+        let (mut argv, envp) = (CStrings::default(), CStrings::default());
+        for word in ["sh", "-c", "ls /proc/self/fd | tr '\\n' ' '"] {
+            argv.push(word);
+        }
+        let image =
+            Image { program: c"/bin/sh", argv: PointerArray::of(&[&argv]), envp: PointerArray::of(&[&envp]) };
+        let keep = [kept.as_raw_fd()];
+        let spawned =
+            Spawner::new().spawn(&image, out.as_file().as_fd(), out.as_file().as_fd(), &keep).unwrap();
+        rustix::process::waitpid(Some(spawned.pid), rustix::process::WaitOptions::empty()).unwrap();
+        let open = std::fs::read_to_string(out.path()).unwrap();
+        let has = |file: &File| open.split(' ').any(|fd| fd == file.as_raw_fd().to_string());
+        assert!(has(&kept) && !has(&other), "{open}");
     }
 
     #[test]

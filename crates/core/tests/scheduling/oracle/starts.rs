@@ -9,7 +9,7 @@ use super::{Busy, Doing, Hold, Oracle};
 
 impl Oracle {
     pub(super) fn on_spawn(&mut self, spawn: &Effect) {
-        let Effect::Spawn { job, attempt, lane, gpus, cpus } = spawn else { return };
+        let Effect::Spawn { job, attempt, lane, gpus, cpus, .. } = spawn else { return };
         let stage = self.plan.job(*job).stage;
         assert!(!self.interrupted, "nothing starts in an interrupted run");
         assert!(self.is_runnable(*job), "{spawn:?} is not runnable");

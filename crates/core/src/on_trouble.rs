@@ -1,0 +1,126 @@
+//! Failures whose cause is known better than the exit tells it: out of memory, a lost GPU, a fault under MPS. A job that came
+//! to grief because it shared its GPU has used up no try: sharing was our choice. Its next one is alone.
+
+use gpulane_model::{Attempt, Bytes, Event, FailReason, Failure, GpuIndex, JobId};
+
+use crate::Trouble;
+use crate::demand::{Demand, Need};
+use crate::state::Core;
+
+/// What a job that has ended had of its GPUs.
+pub(crate) struct Footing {
+    /// The first of them.
+    gpu: Option<GpuIndex>,
+    /// All others that were on them at the end.
+    neighbours: Vec<JobId>,
+    /// Another job was on one of them at some time.
+    shared: bool,
+    /// It was given less than all of one.
+    partly: bool,
+    /// What was reserved for it.
+    reserved: Option<Bytes>,
+}
+
+impl Core {
+    pub(crate) fn footing(&self, job: JobId) -> Footing {
+        let booking = self.lanes.booking(job);
+        let devices = || booking.into_iter().flat_map(|booking| self.lanes.devices_of(booking.lane));
+        let part = match booking.map(|booking| booking.demand) {
+            Some(Demand::Devices { need: Need::Share(amount), .. }) => Some(amount),
+            _ => None,
+        };
+        let partly = |amount| {
+            devices().any(|at| self.lanes.devices.get(at).is_some_and(|device| amount < device.capacity))
+        };
+        let lane = booking.map(|booking| booking.lane);
+        Footing {
+            gpu: lane.and_then(|lane| self.machine.gpu_of(lane)),
+            neighbours: lane.map(|lane| self.lanes.neighbours(job, lane).collect()).unwrap_or_default(),
+            shared: booking.is_some_and(|booking| booking.shared),
+            partly: part.is_some_and(partly),
+            reserved: booking.and_then(|booking| booking.demand.reserve(&self.machine)),
+        }
+    }
+
+    /// A try failed and nobody ended it.
+    pub(crate) fn on_job_failed(
+        &mut self,
+        job: JobId,
+        attempt: Attempt,
+        mut failure: Failure,
+        trouble: Option<Trouble>,
+        footing: &Footing,
+    ) {
+        let by_sharing = match trouble {
+            None => false,
+            Some(Trouble::HostOom(words)) => {
+                (failure.reason, failure.message) = (FailReason::HostOom, Some(words));
+                false
+            }
+            Some(Trouble::GpuLost { why, .. }) => {
+                (failure.reason, failure.message) = (FailReason::Lost, Some(why));
+                return self.do_again(job, attempt, failure);
+            }
+            Some(Trouble::GpuOom(words)) => {
+                let peak = failure.peak_vram.map(Bytes);
+                failure.reason = FailReason::Oom;
+                failure.message = Some(self.oom_message(peak, &words, footing));
+                let by_sharing = footing.shared || footing.partly;
+                if let Some(peak) = peak.filter(|_| by_sharing) {
+                    self.learn(job, peak);
+                }
+                by_sharing
+            }
+            Some(Trouble::MpsFault(words)) => {
+                if footing.shared {
+                    self.spread_fault(job, words.clone(), footing);
+                }
+                failure.message = Some(words);
+                footing.shared
+            }
+        };
+        if by_sharing {
+            self.try_alone(job, attempt, Failure { shared: true, ..failure });
+        } else {
+            self.on_attempt_failed(job, attempt, failure);
+        }
+    }
+
+    /// What it held, what it was given and what there is, then its own words.
+    fn oom_message(&self, peak: Option<Bytes>, words: &str, footing: &Footing) -> String {
+        let held = peak.map(|peak| format!("held {peak}"));
+        let reserved = footing.reserved.map(|reserved| format!("{reserved} reserved"));
+        let usable = footing.gpu.and_then(|gpu| self.machine.gpus.get(gpu.index()));
+        let usable = usable.map(|gpu| format!("the GPU has {}", gpu.usable()));
+        let numbers: Vec<String> = [held, reserved, usable].into_iter().flatten().collect();
+        match numbers.as_slice() {
+            [] => words.to_owned(),
+            _ => format!("{}; {words}", numbers.join(", ")),
+        }
+    }
+
+    /// A fault under MPS takes down whoever shares the GPU through it: they are started again.
+    fn spread_fault(&mut self, job: JobId, because: String, footing: &Footing) {
+        if let Some(gpu) = footing.gpu {
+            let (gpu, job) = (self.uuid(gpu), self.plan.job_name(job));
+            self.record(Event::MpsFault { gpu, job, because });
+        }
+        for neighbour in &footing.neighbours {
+            if self.plan.stage_of(*neighbour).mps {
+                self.restart(*neighbour);
+            }
+        }
+    }
+
+    /// The try does not count; the next one has its GPUs to itself.
+    fn try_alone(&mut self, job: JobId, attempt: Attempt, failure: Failure) {
+        let name = self.plan.job_name(job);
+        self.jobs[job.index()].alone = true;
+        self.record(Event::JobFailed { job: name.clone(), attempt, failure });
+        if !self.stages[self.stage_of(job).index()].stopped {
+            let attempt = Attempt(attempt.0 + 1);
+            self.record(Event::JobRetrying { job: name, attempt, delay: 0.0 });
+        }
+        self.put_back(job);
+    }
+}

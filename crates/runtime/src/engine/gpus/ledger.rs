@@ -1,0 +1,344 @@
+//! Who holds how much of which GPU: from looks at the GPUs to the peaks of jobs, and to whether the memory of a job
+//! that has ended is back. Pure: looks go in, findings come out.
+
+use std::collections::HashMap;
+
+use gpulane_gpu::Glance;
+use gpulane_model::{Attempt, JobId, Millis};
+
+use super::owners::Owner;
+use super::plateau::Plateau;
+
+/// What may stay behind without being anybody's: the driver keeps a little beside each process.
+const SLACK: u64 = 64 << 20;
+const SLACK_PER_JOB: u64 = 16 << 20;
+/// Memory nobody is seen to hold, beyond which somebody else must be using the GPU.
+const GHOST: u64 = 512 << 20;
+/// How long the memory of a job that has ended may take before the GPU is said to be held.
+const PATIENCE: Millis = Millis::seconds(3);
+
+/// A look at one GPU, with the owner of each process.
+pub(super) struct Seen<'a> {
+    pub(super) gpu: usize,
+    pub(super) glance: &'a Glance,
+    pub(super) owners: &'a [Owner],
+}
+
+/// A job whose memory is followed.
+struct Followed {
+    attempt: Attempt,
+    gpus: Vec<usize>,
+    peak: u64,
+    /// The peak that was last made known.
+    told: u64,
+    plateau: Plateau,
+    settled: bool,
+    /// Its processes have ended; since when we wait for the memory.
+    leaving: Option<Millis>,
+}
+
+/// One GPU.
+#[derive(Default)]
+struct Account {
+    /// What was used when none of our jobs was on it, and how much of that no process was seen to hold.
+    idle_used: u64,
+    idle_ghost: u64,
+    held: bool,
+    /// The newest look.
+    latest: Option<Latest>,
+}
+
+struct Latest {
+    used: u64,
+    ghost: u64,
+    load: Option<u32>,
+    /// What each job's processes hold.
+    jobs: HashMap<JobId, u64>,
+    foreign: Vec<u32>,
+    /// Processes whose ids mean nothing here.
+    unknown: Vec<u32>,
+    strays: Vec<u32>,
+    /// What the MPS server holds.
+    ours: u64,
+}
+
+/// Something to tell.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Finding {
+    /// The job's highest memory so far.
+    Peak { job: JobId, attempt: Attempt, peak: u64, settled: bool },
+    /// Nothing of the job's memory is left.
+    Returned { job: JobId, attempt: Attempt, peak: Option<u64> },
+    /// It is not back after a while, or somebody else is there; the job is done all the same.
+    Held { gpu: usize, pids: Vec<u32>, bytes: u64 },
+    /// Such a GPU is free again.
+    Cleared { gpu: usize },
+    /// Bears our mark, but no job that is followed is its owner.
+    Stray(u32),
+}
+
+/// What a GPU that none of our jobs uses is like.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Idle {
+    Free { free: u64 },
+    Occupied { pids: Vec<u32>, bytes: u64 },
+}
+
+pub(super) struct Ledger {
+    accounts: Vec<Account>,
+    jobs: HashMap<JobId, Followed>,
+    /// Other people's processes keep a GPU from being used again.
+    mind_foreign: bool,
+}
+
+impl Ledger {
+    pub(super) fn new(gpus: usize, mind_foreign: bool) -> Self {
+        Self {
+            accounts: std::iter::repeat_with(Account::default).take(gpus).collect(),
+            jobs: HashMap::new(),
+            mind_foreign,
+        }
+    }
+
+    pub(super) fn follow(&mut self, job: JobId, attempt: Attempt, gpus: Vec<usize>, now: Millis) {
+        let plateau = Plateau::new(now);
+        let followed =
+            Followed { attempt, gpus, peak: 0, told: 0, plateau, settled: false, leaving: None };
+        self.jobs.insert(job, followed);
+    }
+
+    /// The job's processes have ended.
+    pub(super) fn leave(&mut self, job: JobId, now: Millis) {
+        if let Some(followed) = self.jobs.get_mut(&job) {
+            followed.leaving.get_or_insert(now);
+        }
+    }
+
+    pub(super) fn anyone_leaves(&self) -> bool {
+        self.jobs.values().any(|followed| followed.leaving.is_some())
+    }
+
+    /// How long the youngest job whose memory has not settled has been running.
+    pub(super) fn youngest_unsettled(&self, now: Millis) -> Option<Millis> {
+        let unsettled = self.jobs.values().filter(|followed| !followed.settled && followed.leaving.is_none());
+        unsettled.map(|followed| followed.plateau.age(now)).min()
+    }
+
+    /// GPUs that something is to be learned about.
+    pub(super) fn to_look_at(&self) -> Vec<usize> {
+        let used = self.jobs.values().flat_map(|followed| followed.gpus.iter().copied());
+        let held = self.accounts.iter().enumerate().filter(|(_, account)| account.held).map(|(gpu, _)| gpu);
+        let mut gpus: Vec<usize> = used.chain(held).collect();
+        gpus.sort_unstable();
+        gpus.dedup();
+        gpus
+    }
+
+    /// Whether any job's processes cannot be told apart: the driver names ids that mean nothing here.
+    pub(super) fn is_namespaced(&self) -> bool {
+        let hidden = |latest: &Latest| !latest.unknown.is_empty() && latest.jobs.is_empty();
+        self.jobs.values().any(|followed| {
+            followed.leaving.is_none()
+                && followed.gpus.iter().any(|gpu| {
+                    let account = &self.accounts[*gpu];
+                    account.latest.as_ref().is_some_and(|latest| {
+                        hidden(latest) && latest.used > account.idle_used + GHOST / 2
+                    })
+                })
+        })
+    }
+
+    /// A look at a GPU none of our jobs is on: what it is like before the first.
+    pub(super) fn inspect(&mut self, seen: &Seen<'_>) -> Idle {
+        let latest = Latest::of(seen);
+        let account = &mut self.accounts[seen.gpu];
+        let strangers: Vec<u32> = latest.foreign.iter().chain(&latest.unknown).copied().collect();
+        let total = seen.glance.memory.total.0;
+        let occupied = !strangers.is_empty() || latest.ghost > GHOST.max(total / 50);
+        let (used, ghost) = (latest.used, latest.ghost);
+        account.latest = Some(latest);
+        if occupied && self.mind_foreign {
+            return Idle::Occupied { pids: strangers, bytes: used };
+        }
+        (account.idle_used, account.idle_ghost, account.held) = (used, ghost, false);
+        Idle::Free { free: seen.glance.memory.free.0 }
+    }
+
+    /// Takes in a look.
+    pub(super) fn look(&mut self, seen: &Seen<'_>) {
+        self.accounts[seen.gpu].latest = Some(Latest::of(seen));
+    }
+
+    /// What follows from the newest looks.
+    pub(super) fn findings(&mut self, now: Millis) -> Vec<Finding> {
+        let mut findings = Vec::new();
+        self.measure(now, &mut findings);
+        self.let_go(now, &mut findings);
+        self.clear(&mut findings);
+        let strays = self.accounts.iter().filter_map(|account| account.latest.as_ref());
+        findings.extend(strays.flat_map(|latest| &latest.strays).map(|pid| Finding::Stray(*pid)));
+        findings
+    }
+
+    fn measure(&mut self, now: Millis, findings: &mut Vec<Finding>) {
+        let on: Vec<u32> = self.jobs_on();
+        for (job, followed) in &mut self.jobs {
+            if followed.leaving.is_some() {
+                continue;
+            }
+            let held = |gpu: &usize| self.accounts[*gpu].held_by(*job, on[*gpu] == 1);
+            let most = followed.gpus.iter().filter_map(held).max().unwrap_or(0);
+            let load = followed.gpus.iter().filter_map(|gpu| self.accounts[*gpu].latest.as_ref()?.load).max();
+            let settled = followed.plateau.look(now, most, load);
+            followed.peak = followed.peak.max(most);
+            let news = followed.peak > followed.told + followed.told / 100 || settled && !followed.settled;
+            if news {
+                followed.told = followed.peak;
+                followed.settled |= settled;
+                let (attempt, peak, settled) = (followed.attempt, followed.peak, followed.settled);
+                findings.push(Finding::Peak { job: *job, attempt, peak, settled });
+            }
+        }
+    }
+
+    /// Lets go of jobs whose memory is back, or has been waited for long enough.
+    fn let_go(&mut self, now: Millis, findings: &mut Vec<Finding>) {
+        let on = self.jobs_on();
+        let mut gone = Vec::new();
+        for (job, followed) in &self.jobs {
+            let Some(since) = followed.leaving else { continue };
+            let patient = now.since(since) < PATIENCE;
+            let obstacles: Vec<(usize, Obstacle)> = followed
+                .gpus
+                .iter()
+                .filter_map(|gpu| {
+                    let obstacle = self.accounts[*gpu].obstacle(*job, on[*gpu], self.mind_foreign)?;
+                    Some((*gpu, obstacle))
+                })
+                .collect();
+            if !obstacles.is_empty() && patient {
+                continue;
+            }
+            gone.push(*job);
+            let peak = Some(followed.peak).filter(|peak| *peak > 0);
+            for (gpu, Obstacle { pids, bytes }) in obstacles {
+                if !self.accounts[gpu].held {
+                    self.accounts[gpu].held = true;
+                    findings.push(Finding::Held { gpu, pids, bytes });
+                }
+            }
+            findings.push(Finding::Returned { job: *job, attempt: followed.attempt, peak });
+        }
+        for job in gone {
+            self.jobs.remove(&job);
+        }
+        let on = self.jobs_on();
+        for (account, jobs) in self.accounts.iter_mut().zip(on) {
+            if let (0, false, Some(latest)) = (jobs, account.held, &account.latest) {
+                (account.idle_used, account.idle_ghost) = (latest.used, latest.ghost);
+            }
+        }
+    }
+
+    fn clear(&mut self, findings: &mut Vec<Finding>) {
+        let on = self.jobs_on();
+        for (gpu, account) in self.accounts.iter_mut().enumerate() {
+            if account.held && account.obstacle(JobId(u32::MAX), on[gpu] + 1, self.mind_foreign).is_none() {
+                account.held = false;
+                findings.push(Finding::Cleared { gpu });
+            }
+        }
+    }
+
+    /// Nothing can be seen any more: whoever leaves has left.
+    pub(super) fn give_up(&mut self) -> Vec<Finding> {
+        let leaving = self.jobs.iter().filter(|(_, followed)| followed.leaving.is_some());
+        let gone: Vec<Finding> = leaving
+            .map(|(job, followed)| {
+                let peak = Some(followed.peak).filter(|peak| *peak > 0);
+                Finding::Returned { job: *job, attempt: followed.attempt, peak }
+            })
+            .collect();
+        self.jobs.retain(|_, followed| followed.leaving.is_none());
+        gone
+    }
+
+    fn jobs_on(&self) -> Vec<u32> {
+        let mut on = vec![0; self.accounts.len()];
+        for gpu in self.jobs.values().flat_map(|followed| &followed.gpus) {
+            on[*gpu] += 1;
+        }
+        on
+    }
+}
+
+/// Why a GPU cannot be given to the next job.
+struct Obstacle {
+    pids: Vec<u32>,
+    bytes: u64,
+}
+
+impl Account {
+    /// What the job holds, as its processes say or, where it is alone, as the whole GPU does.
+    fn held_by(&self, job: JobId, alone: bool) -> Option<u64> {
+        let latest = self.latest.as_ref()?;
+        let own = latest.jobs.get(&job).copied().unwrap_or(0);
+        let whole = latest.used.saturating_sub(self.idle_used).saturating_sub(latest.ours);
+        let alone = alone && latest.foreign.is_empty() && latest.strays.is_empty();
+        Some(if alone { own.max(whole) } else { own })
+    }
+
+    /// What stands in the way after `job` has left; `jobs`: how many are on this GPU, that one included.
+    fn obstacle(&self, job: JobId, jobs: u32, mind_foreign: bool) -> Option<Obstacle> {
+        let latest = self.latest.as_ref()?;
+        let slack = SLACK + SLACK_PER_JOB * u64::from(jobs);
+        let still = latest.jobs.get(&job).copied();
+        let ghost = latest.ghost.saturating_sub(self.idle_ghost);
+        let used = latest.used.saturating_sub(self.idle_used);
+        let bytes = match still {
+            Some(still) => still,
+            // Ids that mean nothing here: only of a GPU without other jobs of ours can anything be said.
+            None if !latest.unknown.is_empty() => if jobs <= 1 && used > slack { used } else { 0 },
+            None if ghost > slack => ghost,
+            None => 0,
+        };
+        let mut pids: Vec<u32> = if mind_foreign { latest.foreign.clone() } else { Vec::new() };
+        if bytes > 0 {
+            pids.extend(&latest.unknown);
+        }
+        pids.extend(&latest.strays);
+        let bytes = if bytes == 0 && !pids.is_empty() { used } else { bytes };
+        (bytes > 0 || still.is_some() || !pids.is_empty()).then_some(Obstacle { pids, bytes })
+    }
+}
+
+impl Latest {
+    fn of(seen: &Seen<'_>) -> Self {
+        let glance = seen.glance;
+        let mut latest = Self {
+            used: glance.memory.used.0,
+            ghost: glance.memory.used.0,
+            load: glance.load,
+            jobs: HashMap::new(),
+            foreign: Vec::new(),
+            unknown: Vec::new(),
+            strays: Vec::new(),
+            ours: 0,
+        };
+        for (process, owner) in glance.processes.iter().zip(seen.owners) {
+            let memory = process.memory.map_or(0, |memory| memory.0);
+            latest.ghost = latest.ghost.saturating_sub(memory);
+            match owner {
+                Owner::Job(job) => *latest.jobs.entry(*job).or_default() += memory,
+                Owner::Ours => latest.ours += memory,
+                Owner::Stray => latest.strays.push(process.pid),
+                Owner::Foreign => latest.foreign.push(process.pid),
+                Owner::Unknown => latest.unknown.push(process.pid),
+            }
+        }
+        latest
+    }
+}
+
+#[cfg(test)]
+mod tests;

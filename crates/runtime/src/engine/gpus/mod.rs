@@ -1,0 +1,266 @@
+//! The run's GPUs, from the reactor's side: leases taken and given back, jobs' memory followed, strangers kept
+//! apart. What it all means is the core's decision; here it is found out and passed on.
+//!
+//! - `watch`: the thread that looks, because NVML can hang.
+//! - `ledger`, `plateau`: from looks to findings; pure.
+//! - `owners`, `strangers`: whose process is it, and what is it called.
+//! - `standing`: which GPUs are ours, asked for, or somebody else's.
+
+mod ledger;
+mod owners;
+mod plateau;
+mod standing;
+mod strangers;
+mod watch;
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, RawFd};
+use std::time::{Duration, Instant};
+
+use gpulane_core::Input;
+use gpulane_journal::RunDir;
+use gpulane_model::{Attempt, Bytes, Foreign, GpuIndex, JobId, Machine, ProcessExit};
+
+use ledger::{Finding, Idle};
+use standing::Standing;
+use watch::{Ask, Watch, Word};
+
+pub(super) use strangers::name as name_strangers;
+
+/// How long an answer may take before we go on without it.
+const PATIENCE: Duration = Duration::from_secs(8);
+
+/// Something the reactor has to do.
+pub(super) enum News {
+    /// Tell the core.
+    Tell(Input),
+    /// Tell a person.
+    Note(String),
+    /// A job has ended and its memory is back, or will not be waited for.
+    Exited { job: JobId, exit: Exit, peak: Option<Bytes> },
+    /// A process of ours holds a GPU, and may have outlived its job.
+    Stray(u32),
+}
+
+/// How a job ended, kept until its memory is back.
+#[derive(Clone, Copy, Debug)]
+pub(super) struct Exit {
+    pub(super) attempt: Attempt,
+    pub(super) exit: ProcessExit,
+    pub(super) left: u32,
+}
+
+/// A job that just started.
+pub(super) struct Newcomer<'a> {
+    pub(super) job: JobId,
+    pub(super) attempt: Attempt,
+    pub(super) name: String,
+    pub(super) main: i32,
+    pub(super) gpus: &'a [GpuIndex],
+}
+
+pub(super) struct Gpus {
+    watch: Watch,
+    standing: Standing,
+    /// Jobs on GPUs that have ended, while their memory is awaited; each with when that began.
+    leaving: HashMap<JobId, (Exit, Instant)>,
+    followed: HashMap<JobId, Attempt>,
+    /// Why nothing can be seen, once that is so.
+    blind: bool,
+}
+
+impl Gpus {
+    /// `leases`: the GPUs are shared with other runs of this machine.
+    pub(super) fn new(dir: &RunDir, machine: &Machine, foreign: Foreign, leases: bool) -> io::Result<Self> {
+        let run = dir.root().to_string_lossy().into_owned();
+        let uuids: Vec<String> = machine.gpus.iter().map(|gpu| gpu.uuid.clone()).collect();
+        let watch = Watch::start(run, uuids, foreign != Foreign::Ignore)?;
+        let standing = Standing::new(dir.root(), machine, leases)?;
+        let gpus = Self { watch, standing, leaving: HashMap::new(), followed: HashMap::new(), blind: false };
+        if !leases {
+            // To know what they are like while nothing of ours is on them.
+            (0..machine.gpus.len()).for_each(|gpu| gpus.watch.ask(Ask::Inspect { gpu }));
+        }
+        Ok(gpus)
+    }
+
+    /// The core could use so many more GPUs.
+    pub(super) fn want(&mut self, count: u32) -> Vec<News> {
+        self.standing.want(count);
+        self.reach_out()
+    }
+
+    /// The core does not need this GPU any more.
+    pub(super) fn release(&mut self, gpu: GpuIndex) {
+        self.standing.release(gpu.index());
+    }
+
+    /// Tries to get what is wanted, and says if nothing can be had.
+    pub(super) fn reach_out(&mut self) -> Vec<News> {
+        let blind = self.blind;
+        let mut news = Vec::new();
+        for gpu in self.standing.reach_out() {
+            if blind {
+                news.push(self.grant(gpu, u64::MAX));
+            } else {
+                self.watch.ask(Ask::Inspect { gpu });
+            }
+        }
+        if self.standing.gives_way() {
+            news.push(News::Tell(Input::GiveWay));
+        }
+        news.extend(self.standing.complaint().map(|because| News::Tell(Input::GpusAwaited { because })));
+        news
+    }
+
+    /// Whether something was asked or wanted that has not come.
+    pub(super) fn is_expecting(&self) -> bool {
+        self.standing.is_waiting() || !self.leaving.is_empty()
+    }
+
+    /// Readable when another run may have given something back.
+    pub(super) fn changes(&self) -> Option<BorrowedFd<'_>> {
+        self.standing.changes()
+    }
+
+    pub(super) fn clear_changes(&self) {
+        self.standing.clear_changes();
+    }
+
+    /// Descriptors a job on these GPUs must keep open: the leases end with the last process that uses them.
+    pub(super) fn leases_of(&self, gpus: &[GpuIndex]) -> Vec<RawFd> {
+        gpus.iter().filter_map(|gpu| self.standing.lease_fd(gpu.index())).collect()
+    }
+
+    /// A job started.
+    pub(super) fn follow(&mut self, newcomer: Newcomer<'_>) {
+        let Newcomer { job, attempt, name, main, gpus } = newcomer;
+        if gpus.is_empty() {
+            return;
+        }
+        self.followed.insert(job, attempt);
+        let gpus = gpus.iter().map(|gpu| gpu.index()).collect();
+        self.watch.ask(Ask::Follow { job, attempt, name, main, gpus });
+    }
+
+    /// A job's processes are gone. `false`: it had no GPU of ours, and has ended for good; otherwise that is said
+    /// when its memory is back.
+    pub(super) fn leave(&mut self, job: JobId, exit: Exit) -> bool {
+        if self.blind || self.followed.remove(&job) != Some(exit.attempt) {
+            return false;
+        }
+        self.leaving.insert(job, (exit, Instant::now()));
+        self.watch.ask(Ask::Leave { job });
+        true
+    }
+
+    /// What the thread has found.
+    pub(super) fn take(&mut self) -> Vec<News> {
+        let mut news = Vec::new();
+        for word in self.watch.take() {
+            self.hear(word, &mut news);
+        }
+        news
+    }
+
+    /// Goes on without answers that do not come.
+    pub(super) fn check_pulse(&mut self) -> Vec<News> {
+        let stuck = |asked: Instant| asked.elapsed() > PATIENCE && !self.watch.moved_since(asked);
+        let asked = self.leaving.values().map(|(_, asked)| *asked).chain(self.standing.asked());
+        if self.blind || !asked.into_iter().any(stuck) {
+            return Vec::new();
+        }
+        let mut news = Vec::new();
+        let why = format!("NVML has not answered for {} s; does nvidia-smi work?", PATIENCE.as_secs());
+        self.go_blind(&why, &mut news);
+        news
+    }
+
+    fn hear(&mut self, word: Word, news: &mut Vec<News>) {
+        match word {
+            Word::Found(finding) => self.on_finding(finding, news),
+            Word::Inspected { gpu, idle: Idle::Free { free } } => {
+                if self.standing.is_asked(gpu) {
+                    let grant = self.grant(gpu, free);
+                    news.push(grant);
+                    news.extend(self.reach_out());
+                }
+            }
+            Word::Inspected { gpu, idle: Idle::Occupied { pids, bytes } } => {
+                let who = if pids.is_empty() {
+                    format!("{} are held by no process that can be seen", Bytes(bytes))
+                } else {
+                    strangers::name(&pids)
+                };
+                self.standing.occupied(gpu, &who);
+                news.extend(self.reach_out());
+            }
+            Word::Lost { gpu, why } => {
+                self.standing.lost(gpu);
+                let why = format!(
+                    "{why}; nothing more is started on it. See `nvidia-smi` and `dmesg | grep -i xid`; it needs a reset \
+                     (nvidia-smi --gpu-reset) or the machine a restart"
+                );
+                news.push(News::Tell(Input::GpuLost { gpu: GpuIndex::at(gpu), why }));
+            }
+            Word::Namespaced => news.push(News::Note(
+                "the driver's process ids mean nothing here (another PID namespace): memory is read from the whole GPU, \
+                 and only for jobs that are alone on one"
+                    .to_owned(),
+            )),
+            Word::Blind(why) => self.go_blind(&why, news),
+        }
+    }
+
+    fn on_finding(&mut self, finding: Finding, news: &mut Vec<News>) {
+        match finding {
+            Finding::Peak { job, attempt, peak, settled } => {
+                news.push(News::Tell(Input::PeakSeen { job, attempt, peak: Bytes(peak), settled }));
+            }
+            Finding::Returned { job, attempt, peak } => {
+                if let Some((exit, _)) = self.leaving.remove(&job).filter(|(exit, _)| exit.attempt == attempt) {
+                    news.push(News::Exited { job, exit, peak: peak.map(Bytes) });
+                }
+            }
+            Finding::Held { gpu, pids, bytes } => {
+                let bytes = Bytes(bytes);
+                let because = if pids.is_empty() {
+                    format!("{bytes} are still held, by no process that can be seen; `gpulane gpus` shows more")
+                } else {
+                    format!("{bytes} are held by {}", strangers::name(&pids))
+                };
+                news.push(News::Tell(Input::GpuHeld { gpu: GpuIndex::at(gpu), pids, bytes, because }));
+            }
+            Finding::Cleared { gpu } => news.push(News::Tell(Input::GpuClear { gpu: GpuIndex::at(gpu) })),
+            Finding::Stray(pid) => news.push(News::Stray(pid)),
+        }
+    }
+
+    fn grant(&mut self, gpu: usize, free: u64) -> News {
+        let usable = self.standing.granted(gpu, Bytes(free));
+        News::Tell(Input::GpuGranted { gpu: GpuIndex::at(gpu), usable })
+    }
+
+    /// Nothing can be seen any more: GPUs are handed out and taken back without a look.
+    fn go_blind(&mut self, why: &str, news: &mut Vec<News>) {
+        if std::mem::replace(&mut self.blind, true) {
+            return;
+        }
+        news.push(News::Note(format!("{why}. Going on without looking at the GPUs: no peaks, no wait for memory to come back")));
+        for (job, (exit, _)) in std::mem::take(&mut self.leaving) {
+            news.push(News::Exited { job, exit, peak: None });
+        }
+        self.followed.clear();
+        for gpu in self.standing.take_asked() {
+            news.push(self.grant(gpu, u64::MAX));
+        }
+        news.extend(self.reach_out());
+    }
+}
+
+impl AsFd for Gpus {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.watch.as_fd()
+    }
+}

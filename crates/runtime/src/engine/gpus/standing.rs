@@ -1,0 +1,208 @@
+//! Which GPUs are ours, which are being looked at, and which somebody else has.
+
+use std::io;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
+use std::path::Path;
+use std::time::{Duration, Instant};
+
+use gpulane_gpu::{Lease, Leases, Take};
+use gpulane_model::{Bytes, Machine};
+
+/// After strangers were seen on a GPU, it is looked at again this much later.
+const AGAIN: Duration = Duration::from_secs(1);
+
+enum Place {
+    /// Not ours. Why, if it was tried: for a person.
+    Away { why: Option<String>, not_before: Option<Instant> },
+    /// Leased, and being looked at.
+    Asked { lease: Lease, since: Instant },
+    /// Leased, and the core's to use. Without leases: no lease, but ours all the same.
+    Ours(Option<Lease>),
+    /// Fallen off the bus. The lease is kept: nobody else should have it either.
+    Lost(#[allow(dead_code)] Option<Lease>),
+}
+
+pub(super) struct Standing {
+    /// `None`: nobody shares these GPUs with us.
+    leases: Option<Leases>,
+    uuids: Vec<String>,
+    usable: Vec<Bytes>,
+    places: Vec<Place>,
+    /// How many more the core could use.
+    wanted: u32,
+    /// What was last said about waiting.
+    said: Option<String>,
+}
+
+impl Standing {
+    pub(super) fn new(run: &Path, machine: &Machine, leases: bool) -> io::Result<Self> {
+        let leases = leases.then(|| Leases::open(run)).transpose()?;
+        let place = |_| match &leases {
+            Some(_) => Place::Away { why: None, not_before: None },
+            None => Place::Ours(None),
+        };
+        Ok(Self {
+            places: machine.gpus.iter().map(place).collect(),
+            leases,
+            uuids: machine.gpus.iter().map(|gpu| gpu.uuid.clone()).collect(),
+            usable: machine.gpus.iter().map(gpulane_model::Gpu::usable).collect(),
+            wanted: 0,
+            said: None,
+        })
+    }
+
+    pub(super) fn want(&mut self, count: u32) {
+        self.wanted = count;
+    }
+
+    /// Leases as many GPUs as are wanted and free; they are to be looked at before they are granted.
+    pub(super) fn reach_out(&mut self) -> Vec<usize> {
+        let Some(leases) = &mut self.leases else { return Vec::new() };
+        let asked = self.places.iter().filter(|place| matches!(place, Place::Asked { .. })).count();
+        let mut missing = (self.wanted as usize).saturating_sub(asked);
+        let mut taken = Vec::new();
+        for (gpu, place) in self.places.iter_mut().enumerate() {
+            if missing == 0 {
+                break;
+            }
+            let Place::Away { why, not_before } = place else { continue };
+            if not_before.is_some_and(|at| at > Instant::now()) {
+                continue;
+            }
+            match leases.try_take(&self.uuids[gpu]) {
+                Ok(Take::Taken(lease)) => {
+                    *place = Place::Asked { lease, since: Instant::now() };
+                    taken.push(gpu);
+                    missing -= 1;
+                }
+                Ok(Take::Busy { holder: Some(holder) }) => {
+                    *why = Some(format!(
+                        "leased by {}'s run {} (pid {})",
+                        holder.user,
+                        holder.run.display(),
+                        holder.pid
+                    ));
+                }
+                Ok(Take::Busy { holder: None }) => *why = Some("leased by another run".to_owned()),
+                Ok(Take::NotYourTurn { before }) => {
+                    let runs = if before == 1 { "run" } else { "runs" };
+                    *why = Some(format!("{before} {runs} came first"));
+                }
+                Err(error) => *why = Some(format!("cannot be leased: {error}")),
+            }
+        }
+        self.stand_in_line(missing);
+        taken
+    }
+
+    /// Waits in line with other runs while something is missing.
+    fn stand_in_line(&mut self, missing: usize) {
+        let Some(leases) = &mut self.leases else { return };
+        let away = |(gpu, place): (usize, &Place)| {
+            matches!(place, Place::Away { .. }).then(|| self.uuids[gpu].clone())
+        };
+        let away: Vec<String> = self.places.iter().enumerate().filter_map(away).collect();
+        if missing == 0 || away.is_empty() {
+            leases.stop_wanting();
+        } else {
+            // Without a ticket we still try, only not in turn.
+            let _ = leases.want(&away);
+        }
+    }
+
+    /// An older run waits for a GPU of ours while we wait for more: whatever lies idle must go to it, or neither would
+    /// ever have enough.
+    pub(super) fn gives_way(&mut self) -> bool {
+        if self.wanted == 0 {
+            return false;
+        }
+        let Some(leases) = &mut self.leases else { return false };
+        let mut ours = self.places.iter().zip(&self.uuids).filter(|(place, _)| matches!(place, Place::Ours(Some(_))));
+        ours.any(|(_, uuid)| leases.older_waits_for(uuid))
+    }
+
+    /// Why nothing can be had, if that changed: `Some(None)`: it is over.
+    #[allow(clippy::option_option)]
+    pub(super) fn complaint(&mut self) -> Option<Option<String>> {
+        let any = self.places.iter().any(|place| matches!(place, Place::Asked { .. } | Place::Ours(_)));
+        let away = self.places.iter().enumerate().filter_map(|(gpu, place)| match place {
+            Place::Away { why: Some(why), .. } => Some(format!("GPU {gpu} {why}")),
+            _ => None,
+        });
+        let now = if self.wanted == 0 || any { None } else { Some(away.collect::<Vec<_>>().join("; ")) };
+        let now = now.filter(|text| !text.is_empty()).map(|text| format!("waiting for a GPU: {text}"));
+        (now != self.said).then(|| {
+            self.said.clone_from(&now);
+            now
+        })
+    }
+
+    pub(super) fn is_waiting(&self) -> bool {
+        self.wanted > 0 && self.leases.is_some()
+    }
+
+    /// The core may use it; what of it, given what is free now.
+    pub(super) fn granted(&mut self, gpu: usize, free: Bytes) -> Bytes {
+        let place = std::mem::replace(&mut self.places[gpu], Place::Ours(None));
+        if let Place::Asked { lease, .. } = place {
+            self.places[gpu] = Place::Ours(Some(lease));
+        }
+        self.wanted = self.wanted.saturating_sub(1);
+        self.usable[gpu].min(free)
+    }
+
+    /// Strangers use it: back it goes, to be looked at again later.
+    pub(super) fn occupied(&mut self, gpu: usize, who: &str) {
+        if let Place::Asked { .. } = self.places[gpu] {
+            let why = Some(format!("used by others: {who}"));
+            self.places[gpu] = Place::Away { why, not_before: Some(Instant::now() + AGAIN) };
+        }
+    }
+
+    pub(super) fn release(&mut self, gpu: usize) {
+        if let Place::Ours(Some(_)) = self.places[gpu] {
+            self.places[gpu] = Place::Away { why: None, not_before: None };
+        }
+    }
+
+    pub(super) fn lost(&mut self, gpu: usize) {
+        let place = std::mem::replace(&mut self.places[gpu], Place::Lost(None));
+        if let Place::Asked { lease, .. } | Place::Ours(Some(lease)) = place {
+            self.places[gpu] = Place::Lost(Some(lease));
+        }
+    }
+
+    pub(super) fn is_asked(&self, gpu: usize) -> bool {
+        matches!(self.places[gpu], Place::Asked { .. })
+    }
+
+    /// When each GPU that is being looked at was asked about.
+    pub(super) fn asked(&self) -> impl Iterator<Item = Instant> {
+        self.places.iter().filter_map(|place| match place {
+            Place::Asked { since, .. } => Some(*since),
+            _ => None,
+        })
+    }
+
+    /// GPUs whose look will not come.
+    pub(super) fn take_asked(&self) -> Vec<usize> {
+        (0..self.places.len()).filter(|gpu| self.is_asked(*gpu)).collect()
+    }
+
+    pub(super) fn lease_fd(&self, gpu: usize) -> Option<RawFd> {
+        match &self.places[gpu] {
+            Place::Ours(Some(lease)) => Some(lease.as_fd().as_raw_fd()),
+            _ => None,
+        }
+    }
+
+    pub(super) fn changes(&self) -> Option<BorrowedFd<'_>> {
+        self.leases.as_ref()?.changes()
+    }
+
+    pub(super) fn clear_changes(&self) {
+        if let Some(leases) = &self.leases {
+            leases.clear_changes();
+        }
+    }
+}

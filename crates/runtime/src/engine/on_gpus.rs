@@ -1,0 +1,211 @@
+//! The reactor's dealings with GPUs: effects about them performed, news of them passed on, and a job's end held back
+//! until its memory is back.
+
+use gpulane_core::{Input, Trouble};
+use gpulane_model::{Attempt, Bytes, Event, ExitCode, GpuIndex, JobId, Millis, ProcessExit};
+use rustix::process::{Pid, Signal};
+
+use super::clock::Alarm;
+use super::environment::Start;
+use super::gpus::{Exit, Gpus, Newcomer, News};
+use super::mps::Mps;
+use super::reactor::Reactor;
+use super::trouble::{self, OomKills, Sign};
+use crate::process::tree;
+
+/// How often leases and unanswered questions are looked after while there are any.
+const AGAIN: Millis = Millis(250);
+
+impl Reactor<'_> {
+    /// The core could use so many more GPUs.
+    pub(super) fn want_gpus(&mut self, count: u32) {
+        if let Some(gpus) = &mut self.gpus {
+            let news = gpus.want(count);
+            self.on_gpu_news(news);
+            self.look_after_gpus();
+        }
+    }
+
+    pub(super) fn release_gpu(&mut self, gpu: GpuIndex) {
+        if let Some(gpus) = &mut self.gpus {
+            gpus.release(gpu);
+        }
+    }
+
+    /// The watching thread has something to say.
+    pub(super) fn hear_of_gpus(&mut self) {
+        let news = self.gpus.as_mut().map(Gpus::take).unwrap_or_default();
+        self.on_gpu_news(news);
+        self.look_after_gpus();
+    }
+
+    /// Another run may have given a GPU back.
+    pub(super) fn on_leases_changed(&mut self) {
+        if let Some(gpus) = &mut self.gpus {
+            gpus.clear_changes();
+            let news = gpus.reach_out();
+            self.on_gpu_news(news);
+        }
+    }
+
+    /// Time to look again at what was asked and not answered, wanted and not had.
+    pub(super) fn on_gpu_alarm(&mut self) {
+        self.gpus_alarm = false;
+        let Some(gpus) = &mut self.gpus else { return };
+        let mut news = gpus.check_pulse();
+        news.extend(gpus.reach_out());
+        self.on_gpu_news(news);
+        self.look_after_gpus();
+    }
+
+    fn look_after_gpus(&mut self) {
+        let Some(gpus) = &self.gpus else { return };
+        if let Some(changes) = gpus.changes().filter(|_| !self.changes_watched) {
+            // If it cannot be watched, the alarm finds changes too.
+            self.changes_watched = super::reactor::watch_changes(&self.epoll, changes);
+        }
+        if !self.gpus_alarm && gpus.is_expecting() {
+            self.gpus_alarm = true;
+            let at = self.clock.now().after(AGAIN);
+            self.clock.set(at, Alarm::Gpus);
+        }
+    }
+
+    fn on_gpu_news(&mut self, news: Vec<News>) {
+        for news in news {
+            match news {
+                News::Tell(input) => {
+                    if matches!(input, Input::GpuGranted { .. }) {
+                        self.any_gpu = true;
+                    }
+                    self.feed(input);
+                }
+                News::Note(text) => self.prepared.link.note(&text),
+                News::Exited { job, exit, peak } => self.on_exited(job, exit, peak),
+                News::Stray(pid) => self.end_stray(pid),
+            }
+        }
+    }
+
+    /// `--wait` is over and no GPU has come.
+    pub(super) fn on_waited_enough(&mut self) {
+        if self.any_gpu || self.gpus.is_none() {
+            return;
+        }
+        let waited = self.prepared.wait.unwrap_or_default();
+        self.interrupted.get_or_insert(ExitCode::NoResources);
+        let because = format!("no GPU came free within {waited} (--wait)");
+        self.prepared.link.note(&because);
+        self.feed(Input::Interrupted { because, now: false });
+    }
+
+    /// A job's processes are gone; on a GPU it has not ended until its memory is back.
+    pub(super) fn on_gone(&mut self, job: JobId, attempt: Attempt, exit: ProcessExit, left: u32) {
+        let exit = Exit { attempt, exit, left };
+        let waits = self.gpus.as_mut().is_some_and(|gpus| gpus.leave(job, exit));
+        if waits {
+            self.look_after_gpus();
+        } else {
+            self.on_exited(job, exit, None);
+        }
+    }
+
+    fn on_exited(&mut self, job: JobId, exit: Exit, peak: Option<Bytes>) {
+        let Exit { attempt, exit, left } = exit;
+        let place = self.places.remove(&job).unwrap_or_default();
+        let trouble = if exit.success() { None } else { self.trouble(job, attempt, exit, &place) };
+        self.feed(Input::JobExited { job, attempt, exit, left, peak, trouble });
+    }
+
+    /// What the job's own last words tell about its end.
+    fn trouble(&mut self, job: JobId, attempt: Attempt, exit: ProcessExit, place: &Placed) -> Option<Trouble> {
+        let (dir, plan) = (&self.prepared.dir, &self.prepared.plan);
+        let (out, err) = (dir.stdout_log(plan, job, attempt), dir.stderr_log(plan, job, attempt));
+        // Counted since the last failure: reading the kernel's counters at every start would cost too much.
+        let kills = std::mem::replace(&mut self.oom_kills, OomKills::now()).since();
+        let sign = trouble::recognise(exit, &out, &err, place.mps, kills)?;
+        // Without a GPU, what it says about one is somebody else's business.
+        Some(match (sign, place.gpus.first()) {
+            (Sign::HostOom(words), _) => Trouble::HostOom(words),
+            (Sign::GpuOom(words), Some(_)) => Trouble::GpuOom(words),
+            (Sign::GpuLost(why), Some(gpu)) => Trouble::GpuLost { gpu: *gpu, why },
+            (Sign::MpsFault(words), Some(_)) => Trouble::MpsFault(words),
+            _ => return None,
+        })
+    }
+
+    /// A job has started: its memory is followed from now on.
+    pub(super) fn follow_on_gpus(&mut self, start: &Start<'_>, pid: Pid) {
+        self.places.insert(start.job, Placed { gpus: start.gpus.to_vec(), mps: !start.extra.is_empty() });
+        let Some(gpus) = &mut self.gpus else { return };
+        gpus.follow(Newcomer {
+            job: start.job,
+            attempt: start.attempt,
+            name: self.prepared.plan.job_name(start.job),
+            main: pid.as_raw_nonzero().get(),
+            gpus: start.gpus,
+        });
+    }
+
+    /// What a job needs to share its GPU through MPS; the daemon is started for the first that does.
+    pub(super) fn mps_environment(&mut self, job: JobId, gpus: &[GpuIndex]) -> Vec<(String, String)> {
+        let (plan, machine) = (&self.prepared.plan, &self.prepared.machine);
+        let stage = plan.stage_of(job);
+        // Only where several jobs come to share a GPU is it of use; who failed for sharing is left alone.
+        let shares = machine.packing || machine.lanes_per_gpu > 1;
+        let of_use = stage.mps && shares && plan.jobs.len() > 1 && !gpus.is_empty() && self.gpus.is_some();
+        if !of_use || self.alone.contains(&job) {
+            return Vec::new();
+        }
+        if self.mps.as_ref().is_some_and(|mps| mps.as_ref().is_some_and(|mps| !mps.is_alive())) {
+            self.prepared.link.note("the MPS daemon has ended; starting another");
+            self.mps = None;
+        }
+        if self.mps.is_none() {
+            let uuids: Vec<String> = machine.gpus.iter().map(|gpu| gpu.uuid.clone()).collect();
+            let started = Mps::start(&self.prepared.dir, &uuids);
+            if let Err(error) = &started {
+                self.prepared.link.note(&format!("{error}; jobs share the GPU without MPS"));
+            }
+            if let Ok(mps) = &started {
+                self.roster.spare(mps.pid());
+            }
+            self.mps = Some(started.ok());
+        }
+        self.mps.iter().flatten().flat_map(|mps| mps.environment().map(|(name, value)| (name.to_owned(), value))).collect()
+    }
+
+    /// Ends a process that bears our mark and holds a GPU, unless its job runs: the watch hears of a start a moment
+    /// after us.
+    fn end_stray(&self, pid: u32) {
+        let process = i32::try_from(pid).ok().and_then(Pid::from_raw).and_then(tree::look);
+        if let Some(process) = process
+            && !self.roster.owns(process.pid)
+        {
+            tree::signal(&process, Signal::KILL);
+        }
+    }
+
+    /// What an event tells about later starts and later runs.
+    pub(super) fn learn_from(&mut self, event: &Event) {
+        let Some(job) = event.job().and_then(|name| self.prepared.past.find(name)) else { return };
+        match event {
+            Event::JobSucceeded { seconds, peak_vram, .. } => {
+                let stage = self.prepared.plan.job(job).stage;
+                self.experience.learn(stage, *seconds, peak_vram.map(Bytes));
+            }
+            Event::JobFailed { failure, .. } if failure.shared => {
+                self.alone.insert(job);
+            }
+            _ => {}
+        }
+    }
+}
+
+/// Where a running job is.
+#[derive(Default)]
+pub(super) struct Placed {
+    gpus: Vec<GpuIndex>,
+    mps: bool,
+}
+
