@@ -73,13 +73,17 @@ fn auto_measures_the_first_alone_then_packs_and_a_later_run_knows() {
     assert_eq!(measured[0]["peak"], 3_u64 << 30, "{measured:?}");
     // 3 GiB x 1.1 + 256 MiB: six of them fit.
     assert!((3..=6).contains(&most_at_once(&gpulane)), "{}", most_at_once(&gpulane));
-    let alone = gpulane.events().into_iter().take_while(|event| event["event"] != "memory_measured");
+    let guesses = |kind: &serde_json::Value| kind == "memory_guessed" || kind == "memory_measured";
+    let alone = gpulane.events().into_iter().take_while(|event| !guesses(&event["event"]));
     assert_eq!(alone.filter(|event| event["event"] == "job_started").count(), 1);
-    assert!(gpulane.events_of("job_succeeded").iter().all(|event| event["peak_vram"].as_u64() >= Some(3 << 30)));
+    assert!(
+        gpulane.events_of("job_succeeded").iter().all(|event| event["peak_vram"].as_u64() >= Some(3 << 30))
+    );
 
     assert_ok(&gpulane.call(&["run", "plan.toml", "--run-dir", "again"]));
     let journal = std::fs::read_to_string(gpulane.workspace.path().join("again/journal.jsonl")).unwrap();
-    let known = journal.lines().find(|line| line.contains("memory_measured")).expect("it is known from before");
+    let known =
+        journal.lines().find(|line| line.contains("memory_measured")).expect("it is known from before");
     let place = journal.find(known) < journal.find("job_started");
     assert!(place && !known.contains("\"job\""), "{known}");
 }
@@ -145,7 +149,8 @@ fn out_of_memory_beside_others_is_tried_again_alone_and_not_counted() {
 #[test]
 fn out_of_memory_alone_is_a_failure_with_its_numbers() {
     let (_nvml, gpulane) = on(&["24GiB"]);
-    let finished = gpulane.run(&plan("", "20GiB", &format!("sleep 0.3; echo '{TORCH}' >&2; exit 1"), 1), "all");
+    let finished =
+        gpulane.run(&plan("", "20GiB", &format!("sleep 0.3; echo '{TORCH}' >&2; exit 1"), 1), "all");
     assert_eq!(finished.code, 3);
     let failed = &gpulane.events_of("job_failed")[0];
     assert_eq!(failed["reason"], "oom");
@@ -242,7 +247,11 @@ fn a_driver_that_never_answers_is_said_and_nothing_is_started() {
     let gpulane = gpulane.with([("GPULANE_NVML_DEADLINE_MS".to_owned(), "300".to_owned())]);
     let finished = gpulane.run(&plan("", "1GiB", "true", 1), "all");
     assert_eq!(finished.code, 5);
-    assert!(finished.stderr.contains("did not answer") && finished.stderr.contains("nvidia-smi"), "{}", finished.stderr);
+    assert!(
+        finished.stderr.contains("did not answer") && finished.stderr.contains("nvidia-smi"),
+        "{}",
+        finished.stderr
+    );
     assert!(!gpulane.dir().exists());
 }
 
@@ -260,7 +269,16 @@ fn caps_reach_a_packed_job_and_no_other() {
     let script = "env > env-{seed}";
     assert_ok(&gpulane.run(&plan("memory = \"4GiB\"", "1GiB", script, 1), "all"));
     let environment = std::fs::read_to_string(gpulane.workspace.path().join("env-0")).unwrap();
-    let cap = (4_u64 << 30) - (512 << 20);
+    // A tenth below, which is more than without a context of half a GiB.
+    let cap = (4_u64 << 30) - (4_u64 << 30) / 10;
     assert!(environment.contains(&format!("CUPY_GPU_MEMORY_LIMIT={cap}\n")), "{environment}");
-    assert_ok(&gpulane.call(&["run", "--run-dir", "whole", "--", "sh", "-c", "! env | grep CUPY_GPU_MEMORY_LIMIT"]));
+    assert_ok(&gpulane.call(&[
+        "run",
+        "--run-dir",
+        "whole",
+        "--",
+        "sh",
+        "-c",
+        "! env | grep CUPY_GPU_MEMORY_LIMIT",
+    ]));
 }

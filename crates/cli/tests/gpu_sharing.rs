@@ -56,7 +56,8 @@ fn gpus_in_use_by_others_are_avoided() {
     let stranger = Stranger::on(&nvml, 0);
     let finished = gpulane.call(&["run", "--run-dir", "r", "-s", "n=range(4)", "--", "true"]);
     assert_eq!(finished.code, 0, "{}", finished.stderr);
-    let used: Vec<Value> = gpulane.events_of("job_started").iter().map(|event| event["gpus"][0].clone()).collect();
+    let used: Vec<Value> =
+        gpulane.events_of("job_started").iter().map(|event| event["gpus"][0].clone()).collect();
     let other = &gpulane.events_of("run_started")[0]["machine"]["gpus"][1]["uuid"];
     assert!(used.iter().all(|gpu| gpu == other), "{used:?}");
     stranger.leave(&nvml, 0);
@@ -89,7 +90,15 @@ fn with_no_other_gpu_the_run_does_not_start_and_says_who_is_there() {
 fn who_comes_while_a_job_runs_has_the_gpu_next() {
     let (nvml, gpulane) = on(&["24GiB"]);
     let live = gpulane.spawn(&[
-        "run", "--run-dir", "r", "-s", "n=range(2)", "--", "sh", "-c", "until [ -e go ]; do sleep 0.05; done",
+        "run",
+        "--run-dir",
+        "r",
+        "-s",
+        "n=range(2)",
+        "--",
+        "sh",
+        "-c",
+        "until [ -e go ]; do sleep 0.05; done",
     ]);
     gpulane.wait_for_events("job_started", 1);
     let stranger = Stranger::on(&nvml, 0);
@@ -106,7 +115,16 @@ fn five_detached_runs_are_a_queue() {
     let (_nvml, gpulane) = on(&["24GiB"]);
     let runs: Vec<String> = (0..5).map(|run| format!("q{run}")).collect();
     for run in &runs {
-        let finished = gpulane.call(&["run", "--detach", "--run-dir", run, "--", "sh", "-c", "echo + $GPULANE_RUN >> ticks; sleep 0.2; echo - >> ticks"]);
+        let finished = gpulane.call(&[
+            "run",
+            "--detach",
+            "--run-dir",
+            run,
+            "--",
+            "sh",
+            "-c",
+            "echo + $GPULANE_RUN >> ticks; sleep 0.2; echo - >> ticks",
+        ]);
         assert_eq!(finished.code, 0, "{}", finished.stderr);
     }
     let path = gpulane.workspace.path();
@@ -136,7 +154,9 @@ fn two_runs_that_need_every_gpu_do_not_block_each_other() {
 fn a_run_inside_a_job_uses_the_jobs_gpu() {
     let (_nvml, gpulane) = on(&["24GiB", "24GiB"]);
     let binary = env!("CARGO_BIN_EXE_gpulane");
-    let inner = format!("{binary} run --run-dir inner -- sh -c 'echo $CUDA_VISIBLE_DEVICES > inner-gpu'; echo $CUDA_VISIBLE_DEVICES > outer-gpu");
+    let inner = format!(
+        "{binary} run --run-dir inner -- sh -c 'echo $CUDA_VISIBLE_DEVICES > inner-gpu'; echo $CUDA_VISIBLE_DEVICES > outer-gpu"
+    );
     let finished = gpulane.call(&["run", "--run-dir", "r", "--", "sh", "-c", &inner]);
     assert_eq!(finished.code, 0, "{}", finished.stderr);
     let read = |name: &str| std::fs::read_to_string(gpulane.workspace.path().join(name)).unwrap();

@@ -16,7 +16,7 @@ const KILLS: usize = 30;
 const DEADLINE: Duration = Duration::from_mins(8);
 
 /// Holds a lock named after its GPU; says so if another job has it.
-const JOB: &str = r#"exec 9> "locks/$CUDA_VISIBLE_DEVICES"; flock -n 9 || { echo "$GPULANE_RUN $GPULANE_JOB" >> double-booked; exit 1; }; :"#;
+const JOB: &str = r#"exec 9> "locks/$CUDA_VISIBLE_DEVICES"; flock -n 9 || { echo "$GPULANE_RUN $GPULANE_JOB" >> double-booked; exit 1; }; sleep 0.005"#;
 
 struct Random(u64);
 
@@ -64,18 +64,25 @@ fn no_gpu_is_ever_booked_twice() {
     let runs: Vec<PathBuf> = (0..RUNS).map(|run| root.join(format!("run{run}"))).collect();
     for run in &runs {
         let (run, sweep) = (run.to_str().unwrap(), format!("n=range({JOBS})"));
-        let started = gpulane.call(&["run", "--detach", "--run-dir", run, "-s", &sweep, "--", "sh", "-c", JOB]);
+        let started =
+            gpulane.call(&["run", "--detach", "--run-dir", run, "-s", &sweep, "--", "sh", "-c", JOB]);
         assert_eq!(started.code, 0, "{}", started.stderr);
     }
     let mut random = Random(0x5eed_1234_9876);
     let (begun, mut kills) = (Instant::now(), 0);
     while !runs.iter().all(is_finished) {
-        assert!(begun.elapsed() < DEADLINE, "stuck: {:?}", runs.iter().filter(|run| !is_finished(run)).collect::<Vec<_>>());
+        assert!(
+            begun.elapsed() < DEADLINE,
+            "stuck: {:?}",
+            runs.iter().filter(|run| !is_finished(run)).collect::<Vec<_>>()
+        );
         std::thread::sleep(Duration::from_millis(20 + random.below(150) as u64));
         if kills < KILLS && kill_one(&mut random, &root) {
             kills += 1;
         }
-        for run in runs.iter().filter(|run| run.join("plan.json").exists() && !is_finished(run) && !is_live(run)) {
+        for run in
+            runs.iter().filter(|run| run.join("plan.json").exists() && !is_finished(run) && !is_live(run))
+        {
             // It may be the very moment at which its last process ends; then the next round does it.
             gpulane.call(&["resume", run.to_str().unwrap(), "--detach"]);
         }
@@ -84,7 +91,10 @@ fn no_gpu_is_ever_booked_twice() {
     assert_eq!(double.lines().count(), 0, "double-booked, first: {:?}", double.lines().next());
     assert!(kills > KILLS / 2, "only {kills} kills came in time");
     for run in &runs {
-        let done = std::fs::read_dir(run.join("jobs/run")).unwrap().flatten().filter(|job| job.path().join("out").is_dir());
+        let done = std::fs::read_dir(run.join("jobs/run"))
+            .unwrap()
+            .flatten()
+            .filter(|job| job.path().join("out").is_dir());
         assert_eq!(done.count(), JOBS, "{}", run.display());
     }
 }

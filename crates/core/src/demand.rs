@@ -17,7 +17,25 @@ pub(crate) enum Need {
     /// So much of it: bytes where GPUs are shared by memory, otherwise lanes.
     Share(u64),
     /// All of it, whatever that is: nobody else is there.
-    Whole,
+    Whole(Prefer),
+}
+
+/// Which device a job that has one to itself gets, where several are empty.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Prefer {
+    /// The smallest: its author says that any will do, and others may need the large ones.
+    Small,
+    /// The largest: nobody knows how much it needs, and the largest cannot be the wrong one.
+    Large,
+}
+
+/// Whether so much leaves enough of a GPU to speak of sharing it. What nearly fills one is better taken whole: a few MiB that
+/// are in use must not make it too large for all.
+fn is_share(bytes: Bytes, machine: &Machine, count: u32) -> bool {
+    let mut sizes: Vec<u64> = machine.gpus.iter().map(|gpu| gpu.usable().0).collect();
+    sizes.sort_unstable_by_key(|size| std::cmp::Reverse(*size));
+    let largest = sizes.get(count.saturating_sub(1) as usize).or(sizes.last()).copied().unwrap_or(0);
+    bytes.0 <= largest - largest / 20
 }
 
 impl Demand {
@@ -32,9 +50,12 @@ impl Demand {
         }
         let need = match stage.memory {
             _ if !machine.packing => Need::Share(1),
-            Memory::Exclusive => Need::Whole,
+            Memory::Exclusive => Need::Whole(Prefer::Small),
             Memory::Reserve(bytes) => Need::Share(bytes.0),
-            Memory::Auto => reserve.map_or(Need::Whole, |bytes| Need::Share(bytes.0)),
+            Memory::Auto => match reserve.filter(|bytes| is_share(*bytes, machine, stage.gpus)) {
+                Some(bytes) => Need::Share(bytes.0),
+                None => Need::Whole(Prefer::Large),
+            },
         };
         Self::Devices { count: stage.gpus.max(1), need }
     }
@@ -42,9 +63,15 @@ impl Demand {
     /// The same for a job that came to grief beside others.
     pub(crate) fn alone(self) -> Self {
         match self {
-            Self::Devices { count, .. } => Self::Devices { count, need: Need::Whole },
+            Self::Devices { count, .. } => Self::Devices { count, need: Need::Whole(Prefer::Large) },
             Self::Cores(_) => self,
         }
+    }
+
+    /// Whether things lie idle while this comes free bit by bit, so that whoever waits for it should not be passed again. A
+    /// share of one device is not so: what is kept for it serves any other as well.
+    pub(crate) fn is_hard_to_gather(self) -> bool {
+        !matches!(self, Self::Devices { count: 1, need: Need::Share(_) })
     }
 
     /// What is reserved for the job of each GPU, where GPUs are shared by memory.
@@ -65,7 +92,7 @@ impl Demand {
             (Cpus::Auto, Self::Devices { count, .. }) if !machine.packing => {
                 machine.fair_cpus().saturating_mul(count)
             }
-            (Cpus::Auto, Self::Devices { count, need: Need::Whole }) => {
+            (Cpus::Auto, Self::Devices { count, need: Need::Whole(_) }) => {
                 cores_for(u32::try_from(machine.gpus.len()).unwrap_or(u32::MAX)).saturating_mul(count)
             }
             (Cpus::Auto, Self::Devices { need: Need::Share(_), .. }) => {

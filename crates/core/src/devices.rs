@@ -7,7 +7,7 @@ use std::cmp::Reverse;
 
 use gpulane_model::{Bytes, Gpu, GpuKind, Machine};
 
-use crate::demand::Need;
+use crate::demand::{Need, Prefer};
 
 /// All devices, by index.
 #[derive(Clone, Debug)]
@@ -45,12 +45,9 @@ pub(crate) enum Status {
     Lost(String),
 }
 
-/// Devices where room is kept for a job that waits.
+/// Devices where room is kept for a job that waits, each with what others may still take of it.
 #[derive(Clone, Debug)]
-pub(crate) struct Kept {
-    devices: Vec<u32>,
-    need: Need,
-}
+pub(crate) struct Kept(pub(crate) Vec<(u32, u64)>);
 
 impl Device {
     fn new(capacity: u64) -> Self {
@@ -60,7 +57,7 @@ impl Device {
     fn amount(&self, need: Need) -> u64 {
         match need {
             Need::Share(amount) => amount,
-            Need::Whole => self.capacity,
+            Need::Whole(_) => self.capacity,
         }
     }
 
@@ -76,16 +73,9 @@ impl Device {
     fn deficit(&self, need: Need, places: u32) -> u64 {
         let full = u64::from(self.whole || self.jobs >= places);
         match need {
-            Need::Whole => self.used.max(u64::from(self.jobs > 0)),
+            Need::Whole(_) => self.used.max(u64::from(self.jobs > 0)),
             Need::Share(amount) => self.used.saturating_add(amount).saturating_sub(self.capacity).max(full),
         }
-    }
-
-    /// Whether both fit on it.
-    fn fits_both(&self, one: Need, other: Need, places: u32) -> bool {
-        let (Need::Share(one), Need::Share(other)) = (one, other) else { return false };
-        let sum = one.saturating_add(other);
-        self.jobs + 1 < places && self.deficit(Need::Share(sum), places) == 0
     }
 }
 
@@ -115,6 +105,11 @@ impl Devices {
         self.places
     }
 
+    /// Whether no place is left on the device, whatever is left of its capacity.
+    pub(crate) fn is_full(&self, device: &Device) -> bool {
+        device.jobs >= self.places
+    }
+
     pub(crate) fn iter(&self) -> impl Iterator<Item = (u32, &Device)> {
         (0..).zip(&self.all)
     }
@@ -126,15 +121,15 @@ impl Devices {
     /// The devices a job that takes this would have, in order; `None` if it does not fit. Of those that are `kept` only what
     /// is left beside.
     ///
-    /// A share goes where the fewest jobs are, spread before stacked, and there where it leaves the least. Who has a device
-    /// for itself gets the largest: it does not say its size, and the largest cannot be the wrong one.
+    /// A share goes where the fewest jobs are, spread before stacked, and there where it leaves the least.
     pub(crate) fn choose(&self, count: u32, need: Need, kept: Option<&Kept>) -> Option<Vec<u32>> {
-        let mut fitting: Vec<_> = self
+        let mut fitting: Vec<(u64, u64, u32)> = self
             .iter()
             .filter(|(at, device)| self.fits_on(*at, device, need, kept))
             .map(|(at, device)| match need {
-                Need::Share(amount) => (u64::from(device.jobs), Reverse(0), device.free() - amount, at),
-                Need::Whole => (0, Reverse(device.capacity), 0, at),
+                Need::Share(amount) => (u64::from(device.jobs), device.free() - amount, at),
+                Need::Whole(Prefer::Small) => (0, device.capacity, at),
+                Need::Whole(Prefer::Large) => (0, u64::MAX - device.capacity, at),
             })
             .collect();
         let count = count as usize;
@@ -158,13 +153,12 @@ impl Devices {
             && device.suffices(need)
             && device.deficit(need, self.places) == 0
             && kept
-                .filter(|kept| kept.devices.contains(&at))
-                .is_none_or(|kept| device.fits_both(need, kept.need, self.places))
+                .and_then(|kept| kept.0.iter().find(|(kept, _)| *kept == at))
+                .is_none_or(|(_, room)| matches!(need, Need::Share(amount) if amount <= *room))
     }
 
-    /// Where room is kept for a job that takes this and does not fit: on those devices where the least must come free. As
-    /// nobody goes there unless the job would fit beside it, what is free under it can only grow.
-    pub(crate) fn keep(&self, count: u32, need: Need) -> Kept {
+    /// Of the devices large enough for a job that takes this and does not fit: those where the least must come free.
+    pub(crate) fn nearest(&self, count: u32, need: Need) -> Vec<u32> {
         let eligible =
             |(_, device): &(u32, &Device)| device.status == Status::Usable && device.suffices(need);
         let mut devices: Vec<(u64, u32)> = self
@@ -173,12 +167,12 @@ impl Devices {
             .map(|(at, device)| (device.deficit(need, self.places), at))
             .collect();
         devices.sort_unstable();
-        Kept { devices: devices.into_iter().take(count as usize).map(|(_, at)| at).collect(), need }
+        devices.into_iter().take(count as usize).map(|(_, at)| at).collect()
     }
 
     /// Whether keeping these keeps anything from anyone.
     pub(crate) fn keeps_anything(&self, kept: &Kept) -> bool {
-        kept.devices.iter().any(|at| self.all[*at as usize].free() > 0)
+        kept.0.iter().any(|(at, _)| self.all[*at as usize].free() > 0)
     }
 
     /// Usable devices on which a job that needs this fits now.
@@ -212,7 +206,7 @@ impl Devices {
             Need::Share(amount) => {
                 u32::try_from(device.capacity / amount.max(1)).unwrap_or(u32::MAX).min(self.places)
             }
-            Need::Whole => 1,
+            Need::Whole(_) => 1,
         };
         let left = self.all.iter().filter(|device| !matches!(device.status, Status::Lost(_)));
         left.map(on).fold(0_u32, u32::saturating_add) / count.max(1)
@@ -223,7 +217,7 @@ impl Devices {
         let device = &mut self.all[at as usize];
         device.used = device.used.saturating_add(device.amount(need));
         device.jobs += 1;
-        device.whole |= need == Need::Whole;
+        device.whole |= matches!(need, Need::Whole(_));
     }
 
     /// Gives it back.
@@ -231,7 +225,7 @@ impl Devices {
         let device = &mut self.all[at as usize];
         device.used = device.used.saturating_sub(device.amount(need));
         device.jobs -= 1;
-        device.whole &= need != Need::Whole;
+        device.whole &= !matches!(need, Need::Whole(_));
     }
 
     /// Every device is away at first.

@@ -30,13 +30,21 @@ pub fn forecast(
     seconds: &mut dyn FnMut(JobId) -> f64,
 ) -> Forecast {
     let core = Core::new(Arc::clone(plan), machine.clone(), &RunState::new(plan)).with_known(known);
-    let mut course = Course::new(plan, machine, core);
+    run_through(core, seconds)
+}
+
+/// Takes a core that has not begun to its end.
+pub(crate) fn run_through(core: Core, seconds: &mut dyn FnMut(JobId) -> f64) -> Forecast {
+    let mut course = Course::new(core);
     course.step(Input::Begin, seconds);
     while let Some(Reverse((now, job, attempt))) = course.ends.pop() {
         course.now = now;
         course.leave(job);
         let exit = ProcessExit::Code(0);
-        course.step(Input::JobExited { job, attempt, exit, left: 0, peak: None, trouble: None }, seconds);
+        course.step(
+            Input::JobExited { job, attempt, exit, left: 0, ago: Millis(0), peak: None, trouble: None },
+            seconds,
+        );
     }
     let counts = course.core.counts();
     Forecast {
@@ -47,8 +55,8 @@ pub fn forecast(
 }
 
 /// A run under way in virtual time.
-struct Course<'a> {
-    plan: &'a Plan,
+struct Course {
+    plan: Arc<Plan>,
     core: Core,
     now: Millis,
     ends: BinaryHeap<Reverse<(Millis, JobId, Attempt)>>,
@@ -60,17 +68,18 @@ struct Course<'a> {
     seen: Forecast,
 }
 
-impl<'a> Course<'a> {
-    fn new(plan: &'a Plan, machine: &Machine, core: Core) -> Self {
-        let (gpus, stages) = (vec![0; machine.gpus.len()], vec![0; plan.stages.len()]);
+impl Course {
+    fn new(core: Core) -> Self {
+        let plan = Arc::clone(&core.plan);
+        let (gpus, stages) = (vec![0; core.machine.gpus.len()], vec![0; plan.stages.len()]);
         let seen =
             Forecast { most_at_once: gpus.clone(), per_stage_most: stages.clone(), ..Forecast::default() };
         Self {
-            plan,
             core,
             now: Millis(0),
             ends: BinaryHeap::new(),
             places: vec![crate::GpuSet::from_iter([]); plan.jobs.len()],
+            plan,
             on_gpu: gpus,
             of_stage: stages,
             seen,

@@ -1,6 +1,6 @@
 //! What the runtime tells the core: everything that happened in the world, one [`Input`] each.
 
-use gpulane_model::{Attempt, Bytes, GpuIndex, JobId, ProcessExit};
+use gpulane_model::{Attempt, Bytes, GpuIndex, JobId, Millis, ProcessExit};
 
 /// Something happened. What is late or told twice (an attempt that is over, a job that has ended) is ignored.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,6 +45,8 @@ pub enum Input {
         exit: ProcessExit,
         /// Processes that had to be ended after the main one was gone.
         left: u32,
+        /// How long ago that was: its GPU memory may have been awaited since.
+        ago: Millis,
         /// The most GPU memory it held on any one of its GPUs, where measured.
         peak: Option<Bytes>,
         /// What was found out about its end beyond the exit.
@@ -95,7 +97,7 @@ pub enum Input {
     GpuLost {
         /// Which.
         gpu: GpuIndex,
-        /// What happened and what to do, for a person.
+        /// What happened, so that it follows the GPU's name: `is lost: …`.
         why: String,
     },
     /// Answer to [`Effect::Publish`](crate::Effect::Publish): the output is in its place, durably.

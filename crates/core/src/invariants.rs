@@ -3,7 +3,7 @@
 
 use std::collections::BTreeMap;
 
-use gpulane_model::{JobId, StageId};
+use gpulane_model::{JobId, Memory, StageId};
 
 use crate::demand::{Demand, Need};
 use crate::job::Phase;
@@ -106,13 +106,23 @@ impl Core {
     /// turned out to take more than expected.
     fn check_bookings(&self) -> Result<(), String> {
         for (at, device) in self.lanes.devices.iter() {
-            let grown = |job: JobId| self.peaks.contains_key(&job) || self.stage_slot(job).measured.is_some();
+            let grown = |job: JobId| {
+                self.peaks.contains_key(&job) || {
+                    let slot = self.stage_slot(job);
+                    slot.measured.is_some() || slot.guess.is_some()
+                }
+            };
             if device.used > device.capacity && !self.lanes.jobs_on(at).any(grown) {
                 return Err(format!("device {at} is {device:?} though nobody on it has grown"));
             }
         }
         for (job, booking) in self.lanes.bookings() {
             let less = match (booking.demand, self.demand(job)) {
+                // Who shares a GPU that others of its stage now take whole was started before that was known.
+                (
+                    Demand::Devices { need: Need::Share(_), .. },
+                    Demand::Devices { need: Need::Whole(_), .. },
+                ) => self.plan.stage_of(job).memory != Memory::Auto,
                 (Demand::Devices { need, .. }, Demand::Devices { need: asked, .. }) => need < asked,
                 (has, asked) => has != asked,
             };
@@ -129,7 +139,7 @@ impl Core {
 
     /// Who stays first in the line stands in it.
     fn check_keepers(&self) -> Result<(), String> {
-        for demand in [Demand::Devices { count: 1, need: Need::Whole }, Demand::Cores(1)] {
+        for demand in [Demand::Devices { count: 1, need: Need::Share(1) }, Demand::Cores(1)] {
             if let Some(keeper) = self.line.keeper(demand) {
                 let queue = self.stages[keeper.stage.index()].queue(keeper.kind);
                 if !self.line.has(keeper, queue.rank, queue.demand) {

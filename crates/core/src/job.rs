@@ -62,6 +62,8 @@ pub(crate) enum Ending {
     Timeout,
     Cancelled,
     Interrupted,
+    /// It was started on a guess, and there is no room for it.
+    MadeRoom,
     /// Its GPU was lost, or a fault of another took it down: it is done again.
     Lost,
 }

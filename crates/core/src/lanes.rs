@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use gpulane_model::{GpuKind, JobId, LaneId, Machine};
 
 use crate::demand::{Demand, Need};
-use crate::devices::{Devices, Kept, Status};
+use crate::devices::{Device, Devices, Kept, Status};
 
 /// All lanes of the machine.
 #[derive(Clone, Debug)]
@@ -21,6 +21,8 @@ pub(crate) struct Lanes {
     cores: u32,
     /// What each job that holds lanes has booked.
     bookings: BTreeMap<JobId, Booking>,
+    /// How many bookings there have been; tells who is there longest.
+    booked: u64,
 }
 
 /// One lane. A gang's lanes are a chain, so that a job needs to remember only the first of them.
@@ -36,6 +38,8 @@ pub(crate) struct Booking {
     /// The first of its lanes.
     pub(crate) lane: LaneId,
     pub(crate) demand: Demand,
+    /// Its number among all bookings.
+    pub(crate) since: u64,
     /// Another job was on one of its devices at some time since it began.
     pub(crate) shared: bool,
     /// It was said that it holds more than was reserved.
@@ -52,6 +56,7 @@ impl Lanes {
             cpu: (main..machine.all_lanes()).map(LaneId).collect(),
             cores: machine.cores,
             bookings: BTreeMap::new(),
+            booked: 0,
         }
     }
 
@@ -76,6 +81,39 @@ impl Lanes {
         match demand {
             Demand::Devices { count, need } => self.devices.fits(count, need, kept),
             Demand::Cores(count) => count <= self.cores && !self.cpu.is_empty(),
+        }
+    }
+
+    /// Where room is kept for a job that takes this and does not fit, and what others may take there. It will have what those
+    /// give back that are there longest, and nobody is let in who takes of that: so their number can only shrink, and the job
+    /// starts when the last of them is gone, at the latest. What they do not give to it, others may have.
+    pub(crate) fn keep(&self, count: u32, need: Need) -> Kept {
+        let room = |at| Some((at, self.room_beside(at, self.devices.get(at)?, need)));
+        Kept(self.devices.nearest(count, need).into_iter().filter_map(room).collect())
+    }
+
+    /// What others may take of a device that is kept for a job which needs this.
+    fn room_beside(&self, at: u32, device: &Device, need: Need) -> u64 {
+        let Need::Share(amount) = need else { return 0 };
+        let mut there: Vec<(u64, u64)> =
+            self.jobs_on(at).filter_map(|job| self.since_and_share(job)).collect();
+        there.sort_unstable();
+        let full = self.devices.is_full(device);
+        let mut stays = device.used;
+        for (at, (_, share)) in there.into_iter().enumerate() {
+            if stays.saturating_add(amount) <= device.capacity && (at > 0 || !full) {
+                break;
+            }
+            stays -= share;
+        }
+        device.capacity.saturating_sub(stays.saturating_add(amount))
+    }
+
+    fn since_and_share(&self, job: JobId) -> Option<(u64, u64)> {
+        let booking = self.bookings.get(&job)?;
+        match booking.demand {
+            Demand::Devices { need: Need::Share(share), .. } => Some((booking.since, share)),
+            _ => None,
         }
     }
 
@@ -120,7 +158,9 @@ impl Lanes {
                 }
             }
         }
-        self.bookings.insert(job, Booking { lane, demand, shared, exceeded: false });
+        self.booked += 1;
+        let since = self.booked;
+        self.bookings.insert(job, Booking { lane, demand, since, shared, exceeded: false });
     }
 
     /// Books exactly this lane, for a gang the first of several. For jobs a journal says are running; `false` if the lane is
@@ -253,7 +293,7 @@ impl Lanes {
         for (at, device) in self.devices.iter() {
             let booked = |job| match self.bookings.get(&job).map(|booking| booking.demand) {
                 Some(Demand::Devices { need: Need::Share(amount), .. }) => amount,
-                Some(Demand::Devices { need: Need::Whole, .. }) => device.capacity,
+                Some(Demand::Devices { need: Need::Whole(_), .. }) => device.capacity,
                 _ => 0,
             };
             let jobs: Vec<JobId> = self.jobs_on(at).collect();
@@ -263,7 +303,7 @@ impl Lanes {
             }
             let whole = |job: &&JobId| {
                 let demand = self.bookings.get(job).map(|booking| booking.demand);
-                matches!(demand, Some(Demand::Devices { need: Need::Whole, .. }))
+                matches!(demand, Some(Demand::Devices { need: Need::Whole(_), .. }))
             };
             if device.whole != jobs.iter().any(|job| whole(&job)) || (device.whole && jobs.len() > 1) {
                 return Err(format!("device {at} is {device:?}, shared by {jobs:?}"));

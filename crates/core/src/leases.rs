@@ -26,6 +26,13 @@ pub(crate) struct Scarcity {
 }
 
 impl Core {
+    /// Whether this GPU, which is not ours, would be put to use. Where GPUs differ, one that is too small for all that is
+    /// ready would come back at once: whoever answers [`Effect::Want`] asks this first.
+    pub fn could_use(&self, gpu: GpuIndex) -> bool {
+        let device = self.lanes.devices.get(gpu.0).filter(|device| device.status == Status::Away);
+        device.is_some_and(|device| self.may_start() && self.is_useful(device))
+    }
+
     /// Gives back what no job that is ready can use, and says how much more could be used.
     pub(crate) fn settle_leases(&mut self) {
         let Some(leases) = &mut self.leases else { return };

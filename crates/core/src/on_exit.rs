@@ -11,6 +11,7 @@ use crate::{Effect, Timer, Trouble};
 pub(crate) struct End {
     pub(crate) exit: ProcessExit,
     pub(crate) left: u32,
+    pub(crate) ago: Millis,
     pub(crate) peak: Option<Bytes>,
     pub(crate) trouble: Option<Trouble>,
 }
@@ -19,10 +20,10 @@ impl Core {
     pub(crate) fn on_job_exited(&mut self, job: JobId, attempt: Attempt, end: End) {
         let Some(slot) = self.slot(job).filter(|slot| slot.is_at(attempt)) else { return };
         let Phase::Running { ending, since, .. } = slot.phase else { return };
-        let End { exit, left, peak, trouble } = end;
+        let End { exit, left, ago, peak, trouble } = end;
         let peak = self.note_peak(job, peak);
         let footing = self.footing(job);
-        if let Some(peak) = peak {
+        if let Some(peak) = peak.filter(|_| !self.is_guessed(job)) {
             self.check_reserved(job, peak);
         }
         let lost = self.lost_under(job);
@@ -34,8 +35,10 @@ impl Core {
         if let Some(Trouble::GpuLost { gpu, why }) = &trouble {
             self.on_gpu_lost(*gpu, why);
         }
-        let took = self.now.since(since);
-        if exit.success() && matches!(ending, Ending::No | Ending::Interrupted | Ending::Lost) {
+        let took = self.now.since(since.after(ago));
+        if exit.success()
+            && matches!(ending, Ending::No | Ending::Interrupted | Ending::Lost | Ending::MadeRoom)
+        {
             if let Some(peak) = peak {
                 self.learn(job, peak);
             }
@@ -63,6 +66,12 @@ impl Core {
             }
             Ending::Interrupted => {
                 self.do_again(job, attempt, Failure { reason: FailReason::Interrupted, ..failure });
+            }
+            Ending::MadeRoom => {
+                let message =
+                    "made room: others of its stage take more GPU memory than was guessed at its start";
+                let message = Some(message.to_owned());
+                self.do_again(job, attempt, Failure { reason: FailReason::Lost, message, ..failure });
             }
             Ending::Lost => {
                 let message = lost.unwrap_or_else(|| "restarted after an MPS fault".to_owned());

@@ -1,19 +1,22 @@
 //! GPUs that are granted, held, clear again or lost.
 
-use gpulane_model::{Attempt, Bytes, Event, GpuIndex, JobId};
+use gpulane_model::{Bytes, Event, GpuIndex, JobId};
 
-use crate::Effect;
 use crate::demand::{Demand, Need};
 use crate::devices::Status;
-use crate::job::{Ending, Phase};
+use crate::job::Ending;
 use crate::line::QueueId;
 use crate::state::Core;
+
+/// What a person can do about a GPU that has failed.
+const ADVICE: &str = "See `nvidia-smi` and `dmesg | grep -i xid`; it needs a reset (nvidia-smi --gpu-reset) or the machine a restart";
 
 impl Core {
     pub(crate) fn on_gpu_granted(&mut self, gpu: GpuIndex, usable: Bytes) {
         if self.status_of(gpu) == Some(&Status::Away) {
             self.lanes.devices.set_usable(gpu.0, usable);
             self.lanes.devices.set_status(gpu.0, Status::Usable);
+            self.relax_measured();
             self.end_scarcity();
         }
     }
@@ -59,33 +62,23 @@ impl Core {
         }
         self.lanes.devices.set_status(gpu.0, Status::Lost(why.to_owned()));
         let uuid = self.uuid(gpu);
-        self.record(Event::GpuQuarantined { gpu: uuid, why: why.to_owned() });
+        self.record(Event::GpuQuarantined { gpu: uuid, why: format!("{why}. {ADVICE}") });
         let jobs: Vec<JobId> = self.lanes.jobs_on(gpu.0).collect();
         for job in jobs {
             self.restart(job);
         }
     }
 
-    /// Ends the job at once, to be done again; unless it is being ended already.
+    /// Ends the job at once, to be done again: what it needs is gone.
     pub(crate) fn restart(&mut self, job: JobId) {
-        match self.phase(job) {
-            Phase::Starting { lane, ending: Ending::No } => {
-                self.set_phase(job, Phase::Starting { lane, ending: Ending::Lost });
-            }
-            Phase::Running { lane, ending: Ending::No, since } => {
-                self.set_phase(job, Phase::Running { lane, ending: Ending::Lost, since });
-                let attempt = Attempt(self.jobs[job.index()].attempts);
-                self.later.push(Effect::Terminate { job, attempt, now: true });
-            }
-            _ => {}
-        }
+        self.end_for(job, Ending::Lost);
     }
 
     /// Why one of the job's GPUs is lost, if one is.
     pub(crate) fn lost_under(&self, job: JobId) -> Option<String> {
         let lane = self.lanes.booking(job)?.lane;
         self.lanes.devices_of(lane).find_map(|device| match &self.lanes.devices.get(device)?.status {
-            Status::Lost(why) => Some(format!("GPU {device} was lost: {why}")),
+            Status::Lost(why) => Some(format!("GPU {device} {why}")),
             _ => None,
         })
     }
@@ -95,7 +88,7 @@ impl Core {
         let first = self.line.first_for_devices(|_, _| true);
         let needs = first.map(|queue| self.no_gpu_because(queue)).unwrap_or_default();
         let lost = self.lanes.devices.iter().filter_map(|(at, device)| match &device.status {
-            Status::Lost(why) => Some(format!("; GPU {at}: {why}")),
+            Status::Lost(why) => Some(format!("; GPU {at} {why}")),
             _ => None,
         });
         needs + &lost.collect::<String>()
@@ -113,7 +106,7 @@ impl Core {
             _ => counted(count),
         };
         let devices = &self.lanes.devices;
-        let left = match devices.left(Need::Whole) {
+        let left = match devices.left(Need::Share(0)) {
             0 => "none is left".to_owned(),
             left if self.machine.packing => {
                 format!("{left} left, at most {} each", Bytes(devices.largest(1)))

@@ -14,7 +14,10 @@ impl Core {
         let Some(slot) = self.slot(job).filter(|slot| slot.is_at(attempt)) else { return };
         if let Phase::Running { .. } = slot.phase {
             let peak = self.note_peak(job, Some(peak)).unwrap_or(peak);
-            let exceeds = self.check_reserved(job, peak);
+            if !settled && self.guess(job, peak) {
+                return;
+            }
+            let exceeds = !self.is_guessed(job) && self.check_reserved(job, peak);
             if settled || exceeds {
                 self.learn(job, peak);
             }
@@ -44,6 +47,11 @@ impl Core {
         true
     }
 
+    /// Whether what the job has booked is only a guess.
+    pub(crate) fn is_guessed(&self, job: JobId) -> bool {
+        self.stages[self.stage_of(job).index()].guess.is_some() && !self.jobs[job.index()].alone
+    }
+
     /// With `memory = "auto"`: what one job took, others of its stage can be expected to take.
     pub(crate) fn learn(&mut self, job: JobId, peak: Bytes) {
         let stage = self.stage_of(job);
@@ -59,9 +67,9 @@ impl Core {
     /// Jobs of the stage take this much from now on, as was seen at `job` or in an earlier run.
     pub(crate) fn set_measured(&mut self, stage: StageId, peak: Bytes, job: Option<String>) {
         let settings = self.plan.stage(stage);
-        // Rather all of the largest GPU than more than there is.
+        // Rather all of the largest GPU than more than there is, for which it would wait for ever.
         let most = Bytes(self.lanes.devices.largest(settings.gpus.max(1)));
-        let reserve = reserve_for(peak).min(most.max(peak));
+        let reserve = reserve_for(peak).min(most);
         let name = settings.name.clone();
         self.stages[stage.index()].measured = Some(Measured { peak, reserve });
         self.change_demand(stage, Demand::of(self.plan.stage(stage), &self.machine, Some(reserve)));
@@ -69,7 +77,7 @@ impl Core {
     }
 
     /// Jobs of the stage take this from now on; those in line are put where they belong.
-    fn change_demand(&mut self, stage: StageId, demand: Demand) {
+    pub(crate) fn change_demand(&mut self, stage: StageId, demand: Demand) {
         let id = QueueId { stage, kind: Kind::Plain };
         let queue = &mut self.stages[stage.index()].plain;
         if queue.ready > 0 {
@@ -79,19 +87,46 @@ impl Core {
         self.rank(stage);
     }
 
+    /// What was measured but fits on no GPU as they are now is tried on a whole one: that it was more once is no proof.
+    pub(crate) fn relax_measured(&mut self) {
+        for at in 0..self.stages.len() {
+            let (stage, settings) = (StageId::at(at), &self.plan.stages[at]);
+            let Demand::Devices { count, need: Need::Share(share) } = self.stages[at].plain.demand else {
+                continue;
+            };
+            if settings.memory == Memory::Auto
+                && share > self.lanes.devices.largest(count)
+                && self.machine.packing
+            {
+                self.change_demand(stage, Demand::of(self.plan.stage(stage), &self.machine, None));
+            }
+        }
+    }
+
     /// Jobs of the stage that run make room for others if they had a GPU to themselves only because nothing was known, or
     /// book more if more is expected of them.
-    fn rebook_stage(&mut self, stage: StageId) {
-        let Some(Measured { reserve, .. }) = self.stages[stage.index()].measured else { return };
+    pub(crate) fn rebook_stage(&mut self, stage: StageId) {
+        let slot = &mut self.stages[stage.index()];
+        let (reserve, guessed) = match (slot.measured, slot.guess) {
+            (Some(measured), _) => (measured.reserve, slot.guess.take().is_some()),
+            (None, Some(guess)) => (guess.reserve, true),
+            (None, None) => return,
+        };
+        let whole = matches!(slot.plain.demand, Demand::Devices { need: Need::Whole(_), .. });
         let of_stage = |(job, _): &(JobId, _)| self.stage_of(*job) == stage && !self.jobs[job.index()].alone;
         let bookings = self.lanes.bookings().filter(of_stage);
         let change = |job: JobId, demand: Demand| match demand {
-            Demand::Devices { need: Need::Whole, .. } => {
+            Demand::Devices { need: Need::Whole(_), .. } if whole => None,
+            Demand::Devices { need: Need::Whole(_), .. } => {
                 let own = self.peaks.get(&job).map_or(reserve, |peak| reserve.max(reserve_for(*peak)));
                 Some((job, Need::Share(own.0)))
             }
             Demand::Devices { need: Need::Share(has), .. } if has < reserve.0 => {
                 Some((job, Need::Share(reserve.0)))
+            }
+            Demand::Devices { need: Need::Share(_), .. } if guessed => {
+                let own = self.peaks.get(&job).map_or(reserve, |peak| reserve.max(reserve_for(*peak)));
+                Some((job, Need::Share(own.0)))
             }
             _ => None,
         };
@@ -99,6 +134,11 @@ impl Core {
             bookings.filter_map(|(job, booking)| change(job, booking.demand)).collect();
         for (job, need) in changes {
             self.lanes.rebook(job, need);
+        }
+        // The limit of a guess may be gone with it.
+        self.stand_in_line(stage);
+        if guessed {
+            self.make_room(stage);
         }
     }
 }

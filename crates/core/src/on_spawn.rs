@@ -22,8 +22,8 @@ impl Core {
         }
         if ending != Ending::No {
             // Wanted gone while it was being started.
-            let now =
-                ending == Ending::Lost || self.interrupt.as_ref().is_some_and(|interrupt| interrupt.now);
+            let now = matches!(ending, Ending::Lost | Ending::MadeRoom)
+                || self.interrupt.as_ref().is_some_and(|interrupt| interrupt.now);
             self.later.push(Effect::Terminate { job, attempt, now });
         } else if let Some(timeout) = self.plan.stage_of(job).timeout {
             let timer = Timer::Timeout { job, attempt };

@@ -74,7 +74,8 @@ impl Core {
                 if ending == Ending::No {
                     self.set_phase(job, Phase::Running { lane, ending: Ending::Interrupted, since });
                 }
-                if ending == Ending::No || insists {
+                // What is done again elsewhere was killed already.
+                if ending == Ending::No || (insists && ending != Ending::Lost) {
                     let attempt = Attempt(self.jobs[job.index()].attempts);
                     self.later.push(Effect::Terminate { job, attempt, now: insists });
                 }

@@ -4,6 +4,7 @@ use gpulane_model::{Known, Memory, StageId};
 
 use crate::demand::{Demand, Need};
 use crate::line::{Kind, QueueId};
+use crate::order::best_order;
 use crate::state::Core;
 
 impl Core {
@@ -19,15 +20,28 @@ impl Core {
         }
         for (at, known) in known.iter().enumerate().take(self.stages.len()) {
             let (stage, slot) = (StageId::at(at), &mut self.stages[at]);
-            slot.seconds = known.seconds;
+            slot.seconds = known.seconds.filter(|seconds| *seconds > 0.0);
             let measures = self.machine.packing && self.plan.stages[at].memory == Memory::Auto;
-            if let Some(peak) = known.peak.filter(|_| measures && slot.measured.is_none() && slot.unended > 0)
-            {
+            let news = slot.measured.is_none() && slot.unended > 0;
+            if let Some(peak) = known.peak.filter(|_| measures && news) {
                 self.set_measured(stage, peak, None);
             }
         }
         self.rank_all();
+        if !times.is_empty()
+            && let Some(order) = best_order(&self)
+        {
+            self.set_order(&order);
+        }
         self
+    }
+
+    /// Stages go in this order from now on, whatever their jobs take.
+    pub(crate) fn set_order(&mut self, order: &[StageId]) {
+        for (turn, stage) in (0..).zip(order) {
+            self.stages[stage.index()].turn = Some(turn);
+        }
+        self.rank_all();
     }
 
     /// Gives every stage its rank.
@@ -40,10 +54,10 @@ impl Core {
     /// Gives the stage's queues their rank, and their place in the line.
     pub(crate) fn rank(&mut self, stage: StageId) {
         for kind in Kind::BOTH {
-            let queue = self.stages[stage.index()].queue(kind);
-            let rank = self.rank_of(stage, queue.demand);
-            let (demand, before) =
-                (queue.demand, std::mem::replace(&mut self.stages[stage.index()].queue_mut(kind).rank, rank));
+            let demand = self.stages[stage.index()].queue(kind).demand;
+            let rank = self.rank_of(stage, demand);
+            let queue = self.stages[stage.index()].queue_mut(kind);
+            let before = std::mem::replace(&mut queue.rank, rank);
             let id = QueueId { stage, kind };
             if before != rank && self.line.has(id, before, demand) {
                 self.line.set(id, before, demand, false);
@@ -52,19 +66,39 @@ impl Core {
         self.stand_in_line(stage);
     }
 
-    /// What a job takes of the GPUs and for how long: the largest first, since small ones still fit beside and at the end.
-    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss, clippy::cast_precision_loss)]
+    /// The highest is first. Without an order that was found: the largest first, since small ones still fit beside it and
+    /// at the end, and of two that differ little the longer, since what is long and late makes the run long.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)]
     fn rank_of(&self, stage: StageId, demand: Demand) -> u64 {
-        let Demand::Devices { count, need } = demand else { return 0 };
+        let Demand::Devices { .. } = demand else { return 0 };
         if !self.machine.packing {
             return 0;
         }
-        let share = match need {
-            Need::Share(bytes) => bytes,
-            Need::Whole => self.lanes.devices.largest(1),
-        };
-        let seconds = self.stages[stage.index()].seconds.unwrap_or(self.typical_seconds);
+        if let Some(turn) = self.stages[stage.index()].turn {
+            return u64::MAX - u64::from(turn);
+        }
+        let size = self.size(demand);
         // A cast from floating point saturates, and makes 0 of what is not a number.
-        (share as f64 / 1_048_576.0 * f64::from(count) * seconds) as u64
+        (size * size * self.seconds(stage)) as u64
+    }
+
+    /// What a job takes of all its GPUs, in MiB.
+    #[allow(clippy::cast_precision_loss)]
+    pub(crate) fn size(&self, demand: Demand) -> f64 {
+        match demand {
+            Demand::Cores(_) => 0.0,
+            Demand::Devices { count, need } => {
+                let share = match need {
+                    Need::Share(bytes) => bytes,
+                    Need::Whole(_) => self.lanes.devices.largest(1),
+                };
+                (share >> 20) as f64 * f64::from(count)
+            }
+        }
+    }
+
+    /// How long a job of the stage takes, as far as is known.
+    pub(crate) fn seconds(&self, stage: StageId) -> f64 {
+        self.stages[stage.index()].seconds.unwrap_or(self.typical_seconds)
     }
 }

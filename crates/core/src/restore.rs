@@ -5,8 +5,8 @@ use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
 use gpulane_model::{
-    Counts, FailReason, GpuIndex, GpuKind, JobId, JobState, JobStatus, LaneId, Machine, Millis, Plan,
-    RunState, StageId,
+    Bytes, Counts, FailReason, GpuIndex, GpuKind, JobId, JobState, JobStatus, LaneId, Machine, Measured,
+    Millis, Plan, RunState, Stage, StageId,
 };
 
 use crate::Core;
@@ -37,6 +37,11 @@ impl Core {
             self.leases = Some(Leases::default());
         }
         self
+    }
+
+    /// The same with every GPU ours, to see how it would go.
+    pub(crate) fn for_trial(&self) -> Self {
+        Self { leases: None, lanes: Lanes::new(&self.machine), later: Vec::new(), ..self.clone() }
     }
 
     /// A core that only looks: like [`Core::new`], but what ran keeps running on its lanes, and what held or interrupted the
@@ -72,13 +77,15 @@ impl Core {
 
     /// Everything in its place, nothing counted and nothing passed on yet.
     fn bare(plan: Arc<Plan>, machine: Machine, past: &RunState) -> Self {
-        let measured = |at: usize| past.measured.get(at).copied().flatten();
-        let mut stages: Vec<StageSlot> = plan
-            .stages
-            .iter()
-            .zip(0..)
-            .map(|(stage, at)| StageSlot::new(stage, &machine, measured(at)))
-            .collect();
+        let lanes = Lanes::new(&machine);
+        // What was measured on larger GPUs than these may be more than they have.
+        let measured = |(at, stage): (usize, &Stage)| {
+            let most = Bytes(lanes.devices.largest(stage.gpus.max(1)));
+            let measured = past.measured.get(at).copied().flatten();
+            let measured = measured.map(|it| Measured { reserve: it.reserve.min(most), ..it });
+            StageSlot::new(stage, &machine, measured)
+        };
+        let mut stages: Vec<StageSlot> = plan.stages.iter().enumerate().map(measured).collect();
         let mut restore = |job: JobId| {
             let Some(state) = past.jobs.get(job.index()) else {
                 return JobSlot { phase: Phase::Waiting, attempts: 0, failures: 0, alone: false };
@@ -98,7 +105,7 @@ impl Core {
         let jobs = plan.job_ids().map(&mut restore).collect();
         let mut core = Self {
             links: Links::new(&plan),
-            lanes: Lanes::new(&machine),
+            lanes,
             line: Line::default(),
             plan,
             machine,
@@ -174,7 +181,7 @@ impl Core {
         for id in misfits {
             let demand = self.demand_of(id);
             let keeps = match demand {
-                Demand::Devices { count, need } => self.would_keep(count, need),
+                Demand::Devices { count, need } => demand.is_hard_to_gather() && self.would_keep(count, need),
                 Demand::Cores(_) => self.lanes.cores() > 0,
             };
             if keeps && self.line.keeper(demand).is_none() {
@@ -186,7 +193,7 @@ impl Core {
     /// Whether a job that takes this keeps something, and all that is left beside it is used.
     fn would_keep(&self, count: u32, need: Need) -> bool {
         let devices = &self.lanes.devices;
-        let kept = devices.keep(count, need);
+        let kept = self.lanes.keep(count, need);
         let beside = self.line.first_for_devices(|count, need| devices.fits(count, need, Some(&kept)));
         devices.keeps_anything(&kept) && beside.is_none()
     }

@@ -5,6 +5,7 @@ use std::collections::VecDeque;
 use gpulane_model::{JobId, Machine, Measured, Memory, Plan, Stage, StageId};
 
 use crate::demand::Demand;
+use crate::guess::Guess;
 use crate::line::Kind;
 use crate::misfit::Lack;
 
@@ -17,8 +18,12 @@ pub(crate) struct StageSlot {
     pub(crate) alone: Queue,
     /// With `memory = "auto"`, where GPUs are shared by it: what its jobs take, once that is known.
     pub(crate) measured: Option<Measured>,
+    /// With `memory = "auto"` and nothing measured yet: what is assumed since its first job came to its GPU.
+    pub(crate) guess: Option<Guess>,
     /// How long its jobs take, where earlier runs tell.
     pub(crate) seconds: Option<f64>,
+    /// Its place in an order that was looked for and found good.
+    pub(crate) turn: Option<u32>,
     /// Why its jobs can never run on this machine, if so.
     pub(crate) lack: Option<Lack>,
     /// Stages of `after` that have not ended.
@@ -64,7 +69,9 @@ impl StageSlot {
             plain: Queue::new(demand),
             alone: Queue::new(demand.alone()),
             measured,
+            guess: None,
             seconds: None,
+            turn: None,
             lack: Lack::of(stage, machine),
             awaited: u32::try_from(stage.after.len()).unwrap_or(u32::MAX),
             unended: u32::try_from(stage.job_ids().len()).unwrap_or(u32::MAX),
@@ -95,9 +102,10 @@ impl StageSlot {
         self.alone.ready + self.plain.ready
     }
 
-    /// Whether `parallel` lets another job start.
+    /// Whether `parallel`, or what a guess allows, lets another job start.
     pub(crate) fn below_limit(&self, stage: &Stage) -> bool {
-        stage.parallel == 0 || self.busy < stage.parallel
+        (stage.parallel == 0 || self.busy < stage.parallel)
+            && self.guess.is_none_or(|guess| self.busy < guess.most)
     }
 
     /// Devices its jobs could be put on now if there were any number of them.

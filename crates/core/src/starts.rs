@@ -39,7 +39,10 @@ impl Core {
     /// Whoever keeps what is free from now on stays first, whatever comes back into the line before it.
     fn let_keepers_stay_first(&mut self) {
         for queue in [self.reserving(), self.reserving_cores()].into_iter().flatten() {
-            self.line.keep(queue, self.demand_of(queue));
+            let demand = self.demand_of(queue);
+            if demand.is_hard_to_gather() {
+                self.line.keep(queue, demand);
+            }
         }
     }
 
@@ -71,7 +74,7 @@ impl Core {
         if devices.fits(count, need, None) {
             return Some(Next { queue: head, kept: None });
         }
-        let kept = Some(devices.keep(count, need));
+        let kept = Some(self.lanes.keep(count, need));
         let beside = |count, need| devices.fits(count, need, kept.as_ref());
         let queue = self.line.first_for_devices(beside)?;
         Some(Next { queue, kept })
@@ -104,7 +107,7 @@ impl Core {
         let Demand::Devices { count, need } = self.demand_of(head) else { return None };
         let devices = &self.lanes.devices;
         let waits = !devices.fits(count, need, None);
-        (waits && devices.keeps_anything(&devices.keep(count, need))).then_some(head)
+        (waits && devices.keeps_anything(&self.lanes.keep(count, need))).then_some(head)
     }
 
     /// The queue that keeps free cores for its first job, if one does.
@@ -140,7 +143,9 @@ impl Core {
             }
             Demand::Cores(_) => GpuSet::from_iter([]),
         };
-        let (cpus, reserve) = (self.threads(next.queue.stage, demand), demand.reserve(&self.machine));
+        // A guess is nothing to hold a job to.
+        let reserve = demand.reserve(&self.machine).filter(|_| !self.is_guessed(job));
+        let cpus = self.threads(next.queue.stage, demand);
         effects.push(Effect::Spawn { job, attempt, lane, gpus, cpus, reserve });
         true
     }

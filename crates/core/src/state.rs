@@ -115,8 +115,8 @@ impl Core {
             Input::JobSpawned { job, attempt, pid } => self.on_job_spawned(job, attempt, pid),
             Input::SpawnFailed { job, attempt, message } => self.on_spawn_failed(job, attempt, message),
             Input::SpawnBlocked { job, attempt, because } => self.on_spawn_blocked(job, attempt, because),
-            Input::JobExited { job, attempt, exit, left, peak, trouble } => {
-                self.on_job_exited(job, attempt, End { exit, left, peak, trouble });
+            Input::JobExited { job, attempt, exit, left, ago, peak, trouble } => {
+                self.on_job_exited(job, attempt, End { exit, left, ago, peak, trouble });
             }
             Input::JobPublished { job, attempt } => self.on_job_published(job, attempt),
             Input::PublishFailed { job, attempt, message } => self.on_publish_failed(job, attempt, message),

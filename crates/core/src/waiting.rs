@@ -42,6 +42,11 @@ pub enum Waiting {
         /// How much of it is left.
         left: Millis,
     },
+    /// As many jobs of its stage run as may before one of them is measured.
+    Measure {
+        /// How many.
+        most: u32,
+    },
     /// As many jobs of its stage run as may.
     Parallel {
         /// `parallel`.
@@ -162,7 +167,11 @@ impl Core {
         let id = QueueId { stage: self.stage_of(job), kind: Kind::of(self.jobs[job.index()].alone) };
         let stage = self.plan.stage(id.stage);
         if !self.stages[id.stage.index()].below_limit(stage) {
-            return Waiting::Parallel { limit: stage.parallel };
+            let guess = self.stages[id.stage.index()].guess.map(|guess| guess.most);
+            return match guess.filter(|most| stage.parallel == 0 || *most < stage.parallel) {
+                Some(most) => Waiting::Measure { most },
+                None => Waiting::Parallel { limit: stage.parallel },
+            };
         }
         let before = self.before(id, job);
         match self.demand_of(id) {
@@ -191,7 +200,7 @@ impl Core {
                 Waiting::Gang { needs: count, free, stand_in: self.machine.kind == GpuKind::None, before }
             }
             _ if !self.machine.packing => Waiting::Lanes { lanes: self.lanes.usable(), before },
-            Need::Whole => Waiting::Empty { before },
+            Need::Whole(_) => Waiting::Empty { before },
             Need::Share(needs) => {
                 let usable = devices.iter().filter(|(_, device)| device.status == Status::Usable);
                 let most = usable.map(|(_, device)| device.free()).max().unwrap_or(0);
@@ -266,6 +275,9 @@ impl fmt::Display for Waiting {
             }
             Self::Source { job } => write!(f, "waits for {job}"),
             Self::Retry { left } => write!(f, "tries again in {left}"),
+            Self::Measure { most } => {
+                write!(f, "{most} jobs of its stage run; more when one of them has shown what it takes")
+            }
             Self::Parallel { limit: 1 } => f.write_str("stage runs 1 job at a time (parallel = 1)"),
             Self::Parallel { limit } => write!(f, "stage runs {limit} jobs at a time (parallel = {limit})"),
             Self::Lanes { lanes: 1, before } => write!(f, "the only lane is busy; {}", Before(*before)),

@@ -36,6 +36,9 @@ impl Script {
                 process.pid += ELSEWHERE;
             }
         }
+        if !self.list_processes {
+            processes.clear();
+        }
         Held { processes, bytes: seen + ghosts }
     }
 

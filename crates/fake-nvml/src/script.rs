@@ -12,7 +12,8 @@
 //!            "mig": [{"uuid": …, "name": …, "total": …}],
 //!            "processes": [{"pid": …, "used": "2GiB", "graphics": false, "mps": false}]}],
 //!  "claims": "DIR", "late_ms": 0,                           see claims.rs
-//!  "hide_processes": false}                                 pids are those of another namespace
+//!  "hide_processes": false,                                 pids are those of another namespace
+//!  "list_processes": true}                                  false: none is ever named
 //! ```
 
 use std::path::PathBuf;
@@ -36,6 +37,8 @@ pub(crate) struct Script {
     pub(crate) claims: Option<PathBuf>,
     pub(crate) late_ms: u64,
     pub(crate) hide_processes: bool,
+    #[serde(default = "yes")]
+    pub(crate) list_processes: bool,
 }
 
 #[derive(Clone, Copy, Debug, Default, Deserialize)]

@@ -76,6 +76,7 @@ impl Leases {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or(Duration::ZERO);
         let start = u64::try_from(now.as_nanos()).unwrap_or(u64::MAX);
         let dir = Arc::new(LeaseDir::open_or_make(dir)?);
+        dir.guard();
         let me = Holder::myself(run, Millis(start / 1_000_000));
         let place = Place { start, pid: me.pid };
         Ok(Self { dir, me, place, waiting: None, tickets: 0, wakeup: None })

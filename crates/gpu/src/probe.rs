@@ -140,9 +140,7 @@ impl Probe {
     pub(crate) fn by_uuid(&self, uuid: &str) -> Result<Device<'_>, ProbeError> {
         self.nvml.device_by_uuid(uuid).map_err(|error| match error {
             // What a driver says of a GPU it once knew.
-            NvmlError::NotFound | NvmlError::InvalidArg | NvmlError::Unknown => {
-                ProbeError::Lost("is not seen by the driver any more".to_owned())
-            }
+            NvmlError::NotFound => ProbeError::Lost("is not seen by the driver any more".to_owned()),
             other => classify(&other),
         })
     }

@@ -121,6 +121,13 @@ pub enum Event {
         /// What is reserved for each from now on, in bytes.
         reserve: u64,
     },
+    /// The first job of a stage begins to take GPU memory: until it is measured, others start beside it on this guess.
+    MemoryGuessed {
+        /// The stage's name.
+        stage: String,
+        /// What is assumed for each job, in bytes.
+        reserve: u64,
+    },
     /// A job holds more GPU memory than was reserved for it.
     MemoryExceeded {
         /// `STAGE/NAME`.

@@ -122,6 +122,8 @@ pub struct RunState {
     pub held: Option<String>,
     /// By stage: how much GPU memory its jobs take, where measured.
     pub measured: Vec<Option<Measured>>,
+    /// By stage: what is assumed of its jobs while nothing is measured.
+    pub guessed: Vec<Option<Bytes>>,
     /// GPUs no longer used, each with the reason.
     pub quarantined: Vec<(String, String)>,
     /// GPUs whose memory is not back, each with the reason.
@@ -153,6 +155,7 @@ impl RunState {
             interrupted: None,
             held: None,
             measured: vec![None; plan.stages.len()],
+            guessed: vec![None; plan.stages.len()],
             quarantined: Vec::new(),
             vram_held: Vec::new(),
             stages: plan
@@ -189,6 +192,7 @@ impl RunState {
                 self.interrupted = None;
                 self.held = None;
                 self.quarantined.clear();
+                self.guessed.fill(None);
                 self.vram_held.clear();
                 // A new engine does not wait out the pauses of the last one.
                 for job in &mut self.jobs {
@@ -203,6 +207,12 @@ impl RunState {
                 if let Some(at) = self.stages.get(stage.as_str()) {
                     let measured = Measured { peak: Bytes(*peak), reserve: Bytes(*reserve) };
                     self.measured[*at] = Some(measured);
+                    self.guessed[*at] = None;
+                }
+            }
+            Event::MemoryGuessed { stage, reserve } => {
+                if let Some(at) = self.stages.get(stage.as_str()) {
+                    self.guessed[*at] = Some(Bytes(*reserve));
                 }
             }
             Event::GpuQuarantined { gpu, why } => self.quarantined.push((gpu.clone(), why.clone())),

@@ -29,6 +29,10 @@ pub(crate) fn gpu_line(event: &Event, machine: Option<&Machine>, palette: Palett
         Event::MemoryMeasured { stage, job, peak, reserve } => {
             measured(stage, job.is_none(), Bytes(*peak), Bytes(*reserve))
         }
+        Event::MemoryGuessed { stage, reserve } => format!(
+            "{stage}: its first job is on the GPU; others start beside it, {} guessed for each until it is measured",
+            Bytes(*reserve)
+        ),
         Event::MemoryExceeded { job, peak, reserved } => {
             let (peak, reserved) = (Bytes(*peak), Bytes(*reserved));
             format!("{} {job} holds {peak} of GPU memory; {reserved} were reserved for it", palette.alert())
@@ -59,7 +63,11 @@ fn measured(stage: &str, earlier: bool, peak: Bytes, reserve: Bytes) -> String {
 
 fn unused(label: &str, why: &str) -> String {
     // Some reasons are told as they follow a GPU's name.
-    let it = if ["is ", "needs ", "cannot "].iter().any(|verb| why.starts_with(verb)) { "it " } else { "" };
+    let it = if ["is ", "needs ", "cannot ", "reported "].iter().any(|verb| why.starts_with(verb)) {
+        "it "
+    } else {
+        ""
+    };
     format!("{label} is not used any more: {it}{}", safe(why))
 }
 

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
-use rustix::event::{PollFd, PollFlags, poll};
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, pidfd_open, wait};
 
@@ -16,6 +16,8 @@ use crate::process::descriptors::adopt;
 use crate::process::subreaper::{Children, become_subreaper};
 use crate::process::tree::{self, Table};
 
+/// Between two looks at an engine that may have half ended.
+const LOOK: Duration = Duration::from_secs(2);
 /// A process in uninterruptible sleep survives SIGKILL; waiting longer would not end it either.
 const PATIENCE: Duration = Duration::from_secs(20);
 
@@ -57,12 +59,19 @@ fn guard() -> io::Result<u8> {
 /// Returns when the engine has ended or the front is gone.
 fn wait_for_an_end(engine: Pid, lifeline: Option<&OwnedFd>) -> io::Result<()> {
     let ended = pidfd_open(engine, PidfdFlags::empty())?;
+    let mut looks_dead = 0;
     loop {
+        // Its main thread has ended but another is stuck in the kernel, in a driver that hangs: it will not end.
+        let dead = tree::look(engine).is_some_and(|process| process.state == b'Z');
+        looks_dead = if dead { looks_dead + 1 } else { 0 };
+        if looks_dead > 2 {
+            return Ok(());
+        }
         let mut fds = vec![PollFd::new(&ended, PollFlags::IN)];
         if let Some(lifeline) = lifeline {
             fds.push(PollFd::from_borrowed_fd(lifeline.as_fd(), PollFlags::IN));
         }
-        match poll(&mut fds, None) {
+        match poll(&mut fds, Timespec::try_from(LOOK).ok().as_ref()) {
             Ok(_) if fds.iter().any(|fd| !fd.revents().is_empty()) => return Ok(()),
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(error.into()),

@@ -3,17 +3,19 @@
 
 mod facts;
 mod observed;
+mod rooms;
 mod starts;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use facts::is_ended;
-use gpulane_core::{Core, Effect, Input, Outcome, Timer, Waiting};
+use gpulane_core::{Core, Effect, Input, Outcome, Timer, Trouble, Waiting};
 use gpulane_model::{
-    Attempt, Event, FailReason, GpuIndex, JobId, JobStatus, LaneId, Machine, Plan, ProcessExit, Record,
-    RunState, StageId,
+    Attempt, Bytes, Event, FailReason, GpuIndex, JobId, JobStatus, LaneId, Machine, Plan, ProcessExit,
+    Record, RunState, StageId,
 };
+use rooms::Rooms;
 
 /// A job the runtime has its hands on.
 #[derive(Clone, Debug)]
@@ -26,6 +28,10 @@ struct Busy {
     doom: Option<FailReason>,
     /// Whether it was asked to end, and whether at once.
     told: Option<bool>,
+    /// What it has of each GPU where they are shared by memory; `None`: all.
+    reserve: Option<Bytes>,
+    /// Another was on one of its GPUs at some time.
+    shared: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -74,12 +80,21 @@ pub(crate) struct Oracle {
     urgent: bool,
     expect: Option<(JobId, Expect)>,
     cancelling: BTreeSet<JobId>,
+    /// Which GPUs may be used. `None`: all, always, one lane to a job, in the plan's order.
+    rooms: Option<Rooms>,
+    /// Jobs that have come to their GPU, and the most they held.
+    seen: BTreeMap<JobId, gpulane_model::Bytes>,
+    /// It was said that GPUs are awaited.
+    scarce: bool,
     pub(crate) outcome: Option<Outcome>,
 }
 
 impl Oracle {
-    pub(crate) fn new(plan: &Arc<Plan>, machine: &Machine, past: RunState) -> Self {
+    pub(crate) fn new(plan: &Arc<Plan>, machine: &Machine, past: RunState, wild: Option<bool>) -> Self {
         Self {
+            rooms: wild.map(|leased| Rooms::new(machine, leased)),
+            scarce: false,
+            seen: BTreeMap::new(),
             plan: Arc::clone(plan),
             machine: machine.clone(),
             busy: BTreeMap::new(),
@@ -121,7 +136,17 @@ impl Oracle {
                     if cancelled { Expect::Failed(FailReason::Cancelled, false) } else { Expect::PutBack };
                 self.expect = Some((*job, expect));
             }
-            Input::JobExited { job, exit, .. } => self.on_exit(*job, *exit),
+            Input::PeakSeen { job, attempt, peak, .. } if peak.0 > 0 => {
+                if self
+                    .busy
+                    .get(job)
+                    .is_some_and(|busy| busy.attempt == *attempt && busy.doing == Doing::Live)
+                {
+                    let most = self.seen.entry(*job).or_default();
+                    *most = (*most).max(*peak);
+                }
+            }
+            Input::JobExited { job, exit, trouble, .. } => self.on_exit(*job, *exit, trouble.as_ref()),
             Input::JobPublished { job, .. } => {
                 self.busy.remove(job);
                 self.expect = Some((*job, Expect::Succeeded));
@@ -148,20 +173,26 @@ impl Oracle {
                     busy.doom.get_or_insert(FailReason::Interrupted);
                 }
             }
-            _ => {}
+            gpu_news => self.on_gpu_news(gpu_news),
         }
     }
 
-    fn on_exit(&mut self, job: JobId, exit: ProcessExit) {
+    fn on_exit(&mut self, job: JobId, exit: ProcessExit, trouble: Option<&Trouble>) {
         let doom = self.busy[&job].doom;
         let retried = self.has_try_left(job);
         let expect = match (doom, exit) {
-            (None | Some(FailReason::Interrupted), ProcessExit::Code(0)) => Expect::Publish,
+            (None | Some(FailReason::Interrupted | FailReason::Lost), ProcessExit::Code(0)) => {
+                Expect::Publish
+            }
+            (None, _) if trouble.is_some() => self.expect_of(job, exit, trouble.unwrap()),
             (None, ProcessExit::Code(_)) => Expect::Failed(FailReason::Exit, retried),
             (None, ProcessExit::Signal(_)) => Expect::Failed(FailReason::Signal, retried),
             (Some(FailReason::Timeout), _) => Expect::Failed(FailReason::Timeout, retried),
             (Some(reason), _) => Expect::Failed(reason, false),
         };
+        if let Some(Trouble::GpuLost { gpu, .. }) = trouble {
+            self.lose(*gpu, Some(job));
+        }
         if expect == Expect::Publish {
             let busy = self.busy.get_mut(&job).unwrap();
             (busy.doing, busy.doom) = (Doing::Publishing, None);
@@ -206,13 +237,21 @@ impl Oracle {
             match effect {
                 Effect::Record(event) => self.on_record(event, last),
                 Effect::Terminate { job, attempt, now } => {
+                    let makes_room = *now && self.may_make_room(*job);
                     let busy = self.busy.get_mut(job).unwrap();
                     assert_eq!((busy.doing, busy.attempt), (Doing::Live, *attempt));
+                    if makes_room {
+                        busy.doom.get_or_insert(FailReason::Lost);
+                    }
                     assert!(busy.doom.is_some(), "ended for no reason");
-                    assert!(busy.told.is_none_or(|before| *now && !before), "asked twice");
+                    let again = self.rooms.is_some() && *now;
+                    assert!(busy.told.is_none_or(|before| *now && !before) || again, "asked twice");
                     busy.told = Some(*now);
                 }
-                Effect::SetTimer { timer: Timer::RetryHeld, .. } => self.hold = Hold::Held,
+                Effect::SetTimer { timer: Timer::RetryHeld, .. } => {
+                    (self.hold, self.scarce) = (Hold::Held, false);
+                }
+                Effect::Want { .. } | Effect::Release { .. } => {}
                 Effect::SetTimer { timer: Timer::Retry { job }, .. } => {
                     self.delayed.insert(*job);
                 }
@@ -226,6 +265,7 @@ impl Oracle {
             self.on_spawn(spawn);
         }
         self.find_keepers();
+        self.check_leases(others);
         if self.outcome.is_some() {
             assert!(matches!(effects.last(), Some(Effect::Finish { .. })), "Finish comes last");
         }
@@ -241,7 +281,10 @@ impl Oracle {
                 Effect::Record(event) if event.job() == Some(&name) => Some(event),
                 _ => None,
             })
-            .filter(|event| !matches!(event, Event::ProcessesLeft { .. }))
+            .filter(|event| {
+                let told = matches!(event, Event::MemoryExceeded { .. } | Event::MpsFault { .. });
+                !told && !matches!(event, Event::ProcessesLeft { .. })
+            })
             .collect();
         let published =
             others.iter().any(|effect| matches!(effect, Effect::Publish { job: of, .. } if of == job));
@@ -251,7 +294,7 @@ impl Oracle {
             | (Expect::PutBack, [] | [Event::JobSkipped { .. }]) => true,
             (Expect::Publish, []) => published,
             (Expect::Failed(reason, false), [Event::JobFailed { failure, .. }, rest @ ..]) => {
-                let skipped = matches!(rest, [Event::JobSkipped { .. }]) && !reason.counts();
+                let skipped = matches!(rest, [Event::JobSkipped { .. }]) && !failure.counts();
                 failure.reason == *reason && (rest.is_empty() || skipped)
             }
             (Expect::Failed(reason, true), [Event::JobFailed { failure, .. }, Event::JobRetrying { .. }]) => {
@@ -295,12 +338,15 @@ impl Oracle {
             }
         }
         match event {
-            Event::StartsHeld { .. } => assert_eq!(self.hold, Hold::Free),
-            Event::StartsReleased {} => {
-                assert!(matches!(self.hold, Hold::Trial(_)));
-                self.hold = Hold::Free;
+            Event::StartsHeld { .. } => {
+                assert_eq!(self.hold, Hold::Free);
+                self.scarce = true;
             }
-            _ => {}
+            Event::StartsReleased {} => {
+                assert!(matches!(self.hold, Hold::Trial(_)) || self.scarce);
+                (self.hold, self.scarce) = (Hold::Free, false);
+            }
+            _ => self.on_memory_record(event),
         }
         let seq = self.folded.last_seq + 1;
         self.folded.apply(&Record { seq, time: gpulane_model::Millis(0), event: event.clone() });
@@ -338,7 +384,10 @@ impl Oracle {
         }
         match self.outcome {
             Some(Outcome::Finished) => assert_eq!(self.folded.counts.ended() as usize, self.plan.jobs.len()),
-            Some(Outcome::NoGpus) => panic!("no GPU was lost"),
+            Some(Outcome::NoGpus) => {
+                assert!(!self.interrupted && self.busy.is_empty() && self.delayed.is_empty());
+                assert!(self.rooms.as_ref().is_some_and(Rooms::any_lost), "no GPU was lost");
+            }
             Some(Outcome::Interrupted) => assert!(self.interrupted && self.busy.is_empty()),
             None => {
                 assert!(!self.interrupted || !self.busy.is_empty(), "an interrupted run should be over");

@@ -4,12 +4,13 @@ use std::sync::Arc;
 
 use gpulane_core::Outcome;
 use gpulane_model::{
-    Cpus, Event, FailReason, Failure, JobStatus, Machine, Millis, Plan, Record, RunState, Stage, StageId,
+    Bytes, Cpus, Event, FailReason, Failure, JobStatus, Machine, Memory, Millis, Plan, Record, RunState,
+    Stage, StageId,
 };
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
 
-use crate::scene::{gpus, no_gpus, plan, stage};
+use crate::scene::{gpus, no_gpus, packed, plan, stage};
 use crate::world::{Choices, World};
 
 /// A stage whose `after` and `foreach` point to any of the `at` stages before it.
@@ -56,6 +57,27 @@ fn any_machine(least: u32) -> impl Strategy<Value = Machine> {
     prop_oneof![3 => with, 1 => (least..7).prop_map(no_gpus)]
 }
 
+/// The same plan with jobs that say how much memory they take, or leave it to us.
+fn with_memory(plan: &Plan, memories: &[Memory]) -> Arc<Plan> {
+    let mut plan = plan.clone();
+    for (stage, memory) in plan.stages.iter_mut().zip(memories) {
+        stage.memory = *memory;
+        stage.mps = stage.jobs.start % 2 == 0;
+    }
+    Arc::new(plan)
+}
+
+fn any_memories() -> impl Strategy<Value = Vec<Memory>> {
+    let reserve = (1..9_u64).prop_map(|gib| Memory::Reserve(Bytes(gib << 30)));
+    prop::collection::vec(prop_oneof![Just(Memory::Exclusive), Just(Memory::Auto), reserve], 6)
+}
+
+/// GPUs shared by memory, or by so many lanes.
+fn any_gpus() -> impl Strategy<Value = Machine> {
+    let shared = prop::collection::vec(select(vec![8_u64, 12, 24]), 4..7).prop_map(|sizes| packed(&sizes));
+    prop_oneof![3 => shared, 1 => (4..6_u32, 1..3_u32).prop_map(|(count, lanes)| gpus(count, lanes))]
+}
+
 fn any_choices() -> impl Strategy<Value = Vec<u8>> {
     prop::collection::vec(any::<u8>(), 0..500)
 }
@@ -80,10 +102,20 @@ fn fold(plan: &Plan, past: &RunState, events: &[Event]) -> RunState {
     state
 }
 
-/// Resumes until the run is finished; interruptions end with the choices.
-fn finish(plan: &Arc<Plan>, machine: &Machine, mut past: RunState, choices: &mut Choices) {
+/// Resumes until the run is finished; interruptions end with the choices. `wild`: in a world where GPUs fail; leased or not.
+fn finish(
+    plan: &Arc<Plan>,
+    machine: &Machine,
+    mut past: RunState,
+    choices: &mut Choices,
+    wild: Option<bool>,
+) {
     for _ in 0..1000 {
-        let (_, state, outcome) = World::new(plan, machine, past, choices).run();
+        let world = match wild {
+            None => World::new(plan, machine, past, choices),
+            Some(leased) => World::wild(plan, machine, past, choices, leased),
+        };
+        let (_, state, outcome) = world.run();
         if outcome == Outcome::Finished {
             assert_eq!(state.counts.ended() as usize, plan.jobs.len());
             return;
@@ -98,7 +130,7 @@ proptest! {
 
     #[test]
     fn every_run_keeps_the_rules_and_ends(plan in any_plan(), machine in any_machine(1), bytes in any_choices()) {
-        finish(&plan, &machine, RunState::new(&plan), &mut Choices::new(bytes));
+        finish(&plan, &machine, RunState::new(&plan), &mut Choices::new(bytes), None);
     }
 
     #[test]
@@ -113,8 +145,51 @@ proptest! {
         let (journal, _, _) = World::new(&plan, &machine, fresh.clone(), &mut Choices::new(bytes)).run();
         for cut in cuts {
             let past = fold(&plan, &fresh, &journal[..cut.index(journal.len() + 1)]);
-            finish(&plan, &machine, past, &mut Choices::new(later.clone()));
+            finish(&plan, &machine, past, &mut Choices::new(later.clone()), None);
         }
+    }
+
+    #[test]
+    fn where_gpus_are_shared_and_fail_every_run_keeps_the_rules_and_ends(
+        plan in any_plan(),
+        memories in any_memories(),
+        machine in any_gpus(),
+        bytes in any_choices(),
+        leased in any::<bool>(),
+    ) {
+        let plan = with_memory(&plan, &memories);
+        finish(&plan, &machine, RunState::new(&plan), &mut Choices::new(bytes), Some(leased));
+    }
+
+    #[test]
+    fn a_run_on_shared_gpus_killed_at_any_instant_can_be_finished(
+        plan in any_plan(),
+        memories in any_memories(),
+        machine in any_gpus(),
+        bytes in any_choices(),
+        later in any_choices(),
+        cut in any::<Index>(),
+    ) {
+        let (plan, fresh) = (with_memory(&plan, &memories), RunState::new(&plan));
+        let (journal, _, _) =
+            World::wild(&plan, &machine, fresh.clone(), &mut Choices::new(bytes), true).run();
+        let past = fold(&plan, &fresh, &journal[..cut.index(journal.len() + 1)]);
+        finish(&plan, &machine, past, &mut Choices::new(later), Some(true));
+    }
+
+    #[test]
+    fn a_kind_world_with_shared_gpus_succeeds_in_everything(
+        plan in any_plan(),
+        memories in any_memories(),
+        machine in any_gpus(),
+        leased in any::<bool>(),
+    ) {
+        let plan = with_memory(&plan, &memories);
+        prop_assert_eq!(gpulane_core::misfits(&plan, &machine), []);
+        let mut kind = Choices::new(vec![]);
+        let (_, state, outcome) = World::wild(&plan, &machine, RunState::new(&plan), &mut kind, leased).run();
+        prop_assert_eq!(outcome, Outcome::Finished);
+        prop_assert_eq!(state.counts.succeeded as usize, plan.jobs.len());
     }
 
     #[test]

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use gpulane_core::{Core, Effect, Input, Timer};
+use gpulane_core::{Core, Effect, Input, Timer, Trouble};
 use gpulane_model::{
-    Attempt, Bytes, Config, Event, Gpu, GpuKind, Job, JobId, Machine, Millis, Plan, ProcessExit, Record,
-    RunSettings, RunState, Stage, StageId,
+    Attempt, Bytes, Config, Event, Gpu, GpuIndex, GpuKind, Job, JobId, MOST_PER_GPU, Machine, Memory, Millis,
+    Plan, ProcessExit, Record, RunSettings, RunState, Stage, StageId,
 };
 
 /// A stage with so many jobs, named `0`, `1`, …
@@ -59,6 +59,24 @@ pub(crate) fn gpus(count: u32, lanes_per_gpu: u32) -> Machine {
     }
 }
 
+/// Simulated GPUs of these sizes in GiB, shared by memory, and eight cores for each.
+pub(crate) fn packed(sizes: &[u64]) -> Machine {
+    let one = gpus(1, 1).gpus.remove(0);
+    let gpu = |(at, size): (usize, &u64)| Gpu {
+        uuid: format!("GPU-{at}"),
+        memory: Bytes(size << 30),
+        ..one.clone()
+    };
+    let gpus = sizes.iter().enumerate().map(gpu).collect();
+    let cores = 8 * u32::try_from(sizes.len()).unwrap();
+    Machine { kind: GpuKind::Sim, gpus, lanes_per_gpu: MOST_PER_GPU, packing: true, cores, cpu_lanes: 0 }
+}
+
+/// A stage whose jobs reserve so many GiB.
+pub(crate) fn share(name: &str, jobs: u32, gib: u64) -> Stage {
+    stage(name, jobs, |stage| stage.memory = Memory::Reserve(Bytes(gib << 30)))
+}
+
 /// No GPUs: so many lanes stand in, with two cores each.
 pub(crate) fn no_gpus(cpu_lanes: u32) -> Machine {
     Machine {
@@ -88,7 +106,22 @@ impl Story {
 
     /// The same, going on from a past.
     pub(crate) fn resume(plan: &Arc<Plan>, machine: Machine, past: RunState) -> (Self, Vec<String>) {
-        let core = Core::new(Arc::clone(plan), machine, &past);
+        Self::resume_with(plan, machine, past, |core| core)
+    }
+
+    /// A fresh run whose GPUs are leased.
+    pub(crate) fn leased(plan: &Arc<Plan>, machine: Machine) -> (Self, Vec<String>) {
+        Self::resume_with(plan, machine, RunState::new(plan), Core::with_leases)
+    }
+
+    /// A run whose core is changed before it begins.
+    pub(crate) fn resume_with(
+        plan: &Arc<Plan>,
+        machine: Machine,
+        past: RunState,
+        change: impl FnOnce(Core) -> Core,
+    ) -> (Self, Vec<String>) {
+        let core = change(Core::new(Arc::clone(plan), machine, &past));
         let mut story = Self { plan: Arc::clone(plan), core, folded: past, now: Millis(0) };
         let told = story.step(Input::Begin);
         (story, told)
@@ -124,6 +157,7 @@ impl Story {
             attempt: Attempt(attempt),
             exit: ProcessExit::Code(code),
             left: 0,
+            ago: Millis(0),
             peak: None,
             trouble: None,
         })
@@ -136,9 +170,47 @@ impl Story {
             attempt: Attempt(attempt),
             exit: ProcessExit::Signal(signal),
             left: 0,
+            ago: Millis(0),
             peak: None,
             trouble: None,
         })
+    }
+
+    /// It ended, having held so many MiB.
+    pub(crate) fn exited_with(&mut self, name: &str, attempt: u32, code: i32, mib: u64) -> Vec<String> {
+        let (job, exit, peak) = (self.job(name), ProcessExit::Code(code), Some(Bytes(mib << 20)));
+        let (attempt, ago) = (Attempt(attempt), Millis(0));
+        self.step(Input::JobExited { job, attempt, exit, left: 0, ago, peak, trouble: None })
+    }
+
+    /// It ended with an error and this trouble, having held so many GiB.
+    pub(crate) fn troubled(&mut self, name: &str, attempt: u32, gib: u64, trouble: Trouble) -> Vec<String> {
+        let (job, exit) = (self.job(name), ProcessExit::Code(1));
+        let (peak, trouble) = (Some(Bytes(gib << 30)), Some(trouble));
+        self.step(Input::JobExited {
+            job,
+            attempt: Attempt(attempt),
+            exit,
+            left: 0,
+            ago: Millis(0),
+            peak,
+            trouble,
+        })
+    }
+
+    /// It was seen to hold so many MiB.
+    pub(crate) fn peak(&mut self, name: &str, attempt: u32, mib: u64, settled: bool) -> Vec<String> {
+        let (job, peak) = (self.job(name), Bytes(mib << 20));
+        self.step(Input::PeakSeen { job, attempt: Attempt(attempt), peak, settled })
+    }
+
+    /// A GPU of so many GiB is ours.
+    pub(crate) fn granted(&mut self, gpu: u32, gib: u64) -> Vec<String> {
+        self.step(Input::GpuGranted { gpu: GpuIndex(gpu), usable: Bytes(gib << 30) })
+    }
+
+    pub(crate) fn lost(&mut self, gpu: u32) -> Vec<String> {
+        self.step(Input::GpuLost { gpu: GpuIndex(gpu), why: "fell off the bus".into() })
     }
 
     pub(crate) fn published(&mut self, name: &str, attempt: u32) -> Vec<String> {
@@ -221,10 +293,26 @@ fn tell_event(event: &Event) -> String {
         Event::JobStarted { job, gpus, .. } => format!("{job} started on [{}]", gpus.join(",")),
         Event::JobSucceeded { job, seconds, .. } => format!("{job} succeeded in {seconds} s"),
         Event::JobFailed { job, attempt, failure } => {
-            format!("{job} failed at #{attempt}: {} in {} s", failure.describe(), failure.seconds)
+            let shared = if failure.shared { " (shared)" } else { "" };
+            format!("{job} failed at #{attempt}{shared}: {} in {} s", failure.describe(), failure.seconds)
         }
         Event::JobRetrying { job, attempt, delay } => format!("{job} retries as #{attempt} in {delay} s"),
         Event::JobSkipped { job, because } => format!("{job} skipped: {because}"),
+        Event::MemoryMeasured { stage, job, peak, reserve } => {
+            let at = job.as_deref().unwrap_or("an earlier run");
+            format!("{stage} takes {} as {at} shows, {} reserved", Bytes(*peak), Bytes(*reserve))
+        }
+        Event::MemoryExceeded { job, peak, reserved } => {
+            format!("{job} holds {} of {} reserved", Bytes(*peak), Bytes(*reserved))
+        }
+        Event::GpuQuarantined { gpu, why } => {
+            // What to do about it follows.
+            let why = why.split(". See").next().unwrap_or(why);
+            format!("{gpu} lost: {why}")
+        }
+        Event::VramHeld { gpu, because, .. } => format!("{gpu} held: {because}"),
+        Event::VramBack { gpu } => format!("{gpu} back"),
+        Event::MpsFault { gpu, job, because } => format!("MPS fault on {gpu} at {job}: {because}"),
         Event::ProcessesLeft { job, count } => format!("{job} left {count} processes"),
         Event::StartsHeld { because } => format!("held: {because}"),
         Event::StartsReleased {} => "released".into(),

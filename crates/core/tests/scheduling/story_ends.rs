@@ -144,6 +144,7 @@ fn processes_a_job_leaves_behind_are_told() {
         attempt: Attempt(1),
         exit: ProcessExit::Code(0),
         left: 3,
+        ago: gpulane_model::Millis(0),
         peak: None,
         trouble: None,
     });

@@ -22,6 +22,7 @@ fn run_through(plan: &std::sync::Arc<Plan>, machine: gpulane_model::Machine) -> 
                         attempt,
                         exit: ProcessExit::Code(0),
                         left: 0,
+                        ago: gpulane_model::Millis(0),
                         peak: None,
                         trouble: None,
                     });

@@ -3,8 +3,8 @@
 
 use std::sync::Arc;
 
-use gpulane_core::{Core, Effect, Input, Outcome, Timer};
-use gpulane_model::{Attempt, Event, JobId, Machine, Millis, Plan, ProcessExit, RunState};
+use gpulane_core::{Core, Effect, Input, Outcome, Timer, Trouble};
+use gpulane_model::{Attempt, Bytes, Event, GpuIndex, JobId, Machine, Millis, Plan, ProcessExit, RunState};
 
 use crate::oracle::Oracle;
 
@@ -33,6 +33,37 @@ enum Owed {
     Publish(JobId, Attempt),
 }
 
+/// The GPUs of a world, where they have a life of their own.
+struct Gpus {
+    usable: Vec<Bytes>,
+    away: Vec<bool>,
+    /// How many more could be used.
+    want: u32,
+}
+
+impl Gpus {
+    fn new(machine: &Machine, leased: bool) -> Self {
+        let usable: Vec<Bytes> = machine.gpus.iter().map(gpulane_model::Gpu::usable).collect();
+        Self { away: vec![leased; usable.len()], usable, want: 0 }
+    }
+
+    fn len(&self) -> usize {
+        self.usable.len()
+    }
+
+    /// A GPU that is away, if one is wanted and can be used.
+    fn grant(&mut self, core: &Core) -> Option<Input> {
+        let wanted = |gpu: &usize| self.want > 0 && self.away[*gpu] && core.could_use(GpuIndex::at(*gpu));
+        let gpu = (0..self.len()).rev().find(wanted)?;
+        self.away[gpu] = false;
+        Some(Input::GpuGranted { gpu: GpuIndex::at(gpu), usable: self.usable[gpu] })
+    }
+
+    fn on_release(&mut self, gpu: GpuIndex) {
+        self.away[gpu.index()] = true;
+    }
+}
+
 /// One engine's life in that world.
 pub(crate) struct World<'a> {
     plan: &'a Arc<Plan>,
@@ -46,6 +77,8 @@ pub(crate) struct World<'a> {
     choices: &'a mut Choices,
     /// Inputs that were current once, to be repeated when they no longer are.
     old: Vec<Input>,
+    /// The world's GPUs, where they have a life of their own.
+    gpus: Option<Gpus>,
 }
 
 impl<'a> World<'a> {
@@ -55,11 +88,34 @@ impl<'a> World<'a> {
         past: RunState,
         choices: &'a mut Choices,
     ) -> Self {
+        Self::with(plan, machine, past, choices, None)
+    }
+
+    /// A world in which GPUs fail, are leased if so said, and jobs run out of memory.
+    pub(crate) fn wild(
+        plan: &'a Arc<Plan>,
+        machine: &Machine,
+        past: RunState,
+        choices: &'a mut Choices,
+        leased: bool,
+    ) -> Self {
+        Self::with(plan, machine, past, choices, Some(leased))
+    }
+
+    fn with(
+        plan: &'a Arc<Plan>,
+        machine: &Machine,
+        past: RunState,
+        choices: &'a mut Choices,
+        wild: Option<bool>,
+    ) -> Self {
         let core = Core::new(Arc::clone(plan), machine.clone(), &past);
+        let core = if wild == Some(true) { core.with_leases() } else { core };
         core.check_invariants().unwrap();
-        let oracle = Oracle::new(plan, machine, past);
+        let oracle = Oracle::new(plan, machine, past, wild);
         let (owed, timers, journal, old) = (vec![], vec![], vec![], vec![]);
-        Self { plan, core, oracle, now: Millis(7), owed, timers, journal, choices, old }
+        let gpus = wild.map(|leased| Gpus::new(machine, leased));
+        Self { plan, core, oracle, now: Millis(7), owed, timers, journal, choices, old, gpus }
     }
 
     /// Lives it through; what it recorded, what that folds to, and how it ended.
@@ -78,9 +134,11 @@ impl<'a> World<'a> {
                     self.step(Input::Interrupted { because: "SIGINT".into(), now });
                 }
                 244..=255 => self.say_again(false),
+                150..=199 if self.gpus.is_some() => self.shake(),
                 200..=229 if !self.timers.is_empty() => self.fire(),
                 _ if !self.owed.is_empty() => self.answer(),
                 _ if !self.timers.is_empty() => self.fire(),
+                _ if self.relieve() => {}
                 _ => panic!("deadlock: nothing owed, no timer set, not over"),
             }
         }
@@ -100,10 +158,9 @@ impl<'a> World<'a> {
                 Effect::Publish { job, attempt } => self.owed.push(Owed::Publish(job, attempt)),
                 Effect::SetTimer { timer, at } => self.timers.push((at, timer)),
                 Effect::Record(event) => self.journal.push(event),
-                Effect::Terminate { .. }
-                | Effect::Want { .. }
-                | Effect::Release { .. }
-                | Effect::Finish { .. } => {}
+                Effect::Want { gpus } => self.gpus.as_mut().unwrap().want = gpus,
+                Effect::Release { gpu } => self.gpus.as_mut().unwrap().on_release(gpu),
+                Effect::Terminate { .. } | Effect::Finish { .. } => {}
             }
         }
     }
@@ -126,13 +183,15 @@ impl<'a> World<'a> {
                     140..220 => ProcessExit::Code(3),
                     _ => ProcessExit::Signal(9),
                 };
+                let (peak, trouble) = self.wounds(mood);
                 Input::JobExited {
                     job,
                     attempt,
                     exit,
                     left: u32::from(mood % 3 == 1),
-                    peak: None,
-                    trouble: None,
+                    ago: gpulane_model::Millis(0),
+                    peak,
+                    trouble,
                 }
             }
             Owed::Publish(job, attempt) => match mood {
@@ -146,6 +205,74 @@ impl<'a> World<'a> {
             self.old.push(input.clone());
         }
         self.step(input);
+    }
+
+    /// What an exit tells beyond itself.
+    fn wounds(&mut self, mood: u8) -> (Option<Bytes>, Option<Trouble>) {
+        let Some(gpus) = &self.gpus else { return (None, None) };
+        let size = u64::from(self.choices.next());
+        let peak = (size > 0).then_some(Bytes(size << 25));
+        let words = || "words".to_owned();
+        let trouble = match mood {
+            150..170 => Some(Trouble::GpuOom(words())),
+            170..180 => Some(Trouble::HostOom(words())),
+            180..190 => Some(Trouble::MpsFault(words())),
+            190..195 => {
+                let gpu = GpuIndex::at(self.choices.index(gpus.len()));
+                Some(Trouble::GpuLost { gpu, why: words() })
+            }
+            _ => None,
+        };
+        (peak, trouble)
+    }
+
+    /// Something happens to a GPU, or is seen of a job.
+    fn shake(&mut self) {
+        let gpus = self.gpus.as_mut().unwrap();
+        let gpu = GpuIndex::at(self.choices.index(gpus.len()));
+        let size = Bytes(u64::from(self.choices.next()) << 25);
+        let input = match self.choices.next() {
+            0..60 => match gpus.grant(&self.core) {
+                Some(granted) => granted,
+                None => return,
+            },
+            60..80 => Input::GiveWay,
+            80..90 => Input::GpusAwaited { because: Some("in use".into()) },
+            90..100 => Input::GpusAwaited { because: None },
+            100..120 => {
+                Input::GpuHeld { gpu, pids: vec![], bytes: size, because: format!("held {}", size.0 % 2) }
+            }
+            120..140 => Input::GpuClear { gpu },
+            140..146 => Input::GpuLost { gpu, why: "gone".into() },
+            settled => {
+                let live = self.owed.iter().filter_map(|owed| match owed {
+                    Owed::Exit(job, attempt) => Some((*job, *attempt)),
+                    _ => None,
+                });
+                let live: Vec<_> = live.collect();
+                if live.is_empty() {
+                    return;
+                }
+                let (job, attempt) = live[self.choices.index(live.len())];
+                Input::PeakSeen { job, attempt, peak: size, settled: settled % 2 == 0 }
+            }
+        };
+        self.step(input);
+    }
+
+    /// Nothing would ever happen by itself: a GPU that is wanted is granted, one that is held comes free.
+    fn relieve(&mut self) -> bool {
+        let Some(gpus) = &mut self.gpus else { return false };
+        if let Some(granted) = gpus.grant(&self.core) {
+            self.step(granted);
+            return true;
+        }
+        let all = gpus.len();
+        let before = self.journal.len();
+        for gpu in (0..all).map(GpuIndex::at) {
+            self.step(Input::GpuClear { gpu });
+        }
+        self.journal.len() > before
     }
 
     fn fire(&mut self) {
@@ -173,6 +300,10 @@ impl<'a> World<'a> {
             Input::JobSpawned { job: stranger, attempt: Attempt(1), pid: 1 },
             Input::TimerFired { timer: Timer::Retry { job: stranger } },
             Input::CancelRequested { jobs: vec![stranger] },
+            Input::PeakSeen { job: stranger, attempt: Attempt(1), peak: Bytes(1), settled: true },
+            Input::GpuGranted { gpu: GpuIndex(999), usable: Bytes(1) },
+            Input::GpuClear { gpu: GpuIndex(999) },
+            Input::GpuLost { gpu: GpuIndex(999), why: "nonsense".into() },
             Input::Begin,
         ];
         let early = self.plan.job_ids().filter(|job| !self.oracle.is_delayed(*job));

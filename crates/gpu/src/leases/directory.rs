@@ -57,6 +57,13 @@ impl LeaseDir {
         Self::open(path)
     }
 
+    /// Keeps those who tidy up by age out, who pass over what is locked.
+    pub(super) fn guard(&self) {
+        for dir in [&self.files, &self.queue] {
+            let _ = flock(dir, FlockOperation::NonBlockingLockShared);
+        }
+    }
+
     /// The file whose lock is the lease, made if it is not there. Opened for reading, which is enough to lock it and
     /// is all that may be had of another user's file.
     pub(super) fn lock_file(&self, name: &str) -> io::Result<OwnedFd> {

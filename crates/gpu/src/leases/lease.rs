@@ -7,7 +7,7 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use gpulane_model::Millis;
-use rustix::fs::{AtFlags, FlockOperation, flock, unlinkat};
+use rustix::fs::{AtFlags, FlockOperation, Timespec, Timestamps, UTIME_NOW, flock, futimens, unlinkat};
 use rustix::io::Errno;
 
 use super::directory::LeaseDir;
@@ -32,6 +32,13 @@ impl Lease {
     /// The GPU's UUID.
     pub fn uuid(&self) -> &str {
         &self.uuid
+    }
+
+    /// Says that it is in use: directories for temporary files are tidied up by age.
+    pub fn keep_fresh(&self) {
+        let now = Timespec { tv_sec: 0, tv_nsec: UTIME_NOW };
+        // Without the right to do so, it ages; whoever tidies up then usually leaves locked directories alone.
+        let _ = futimens(&self.lock, &Timestamps { last_access: now, last_modification: now });
     }
 }
 

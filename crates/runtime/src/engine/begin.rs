@@ -7,11 +7,9 @@ use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
-use gpulane_gpu::{GpuError, GpuSpec};
+use gpulane_gpu::{GpuError, GpuSpec, Leases};
 use gpulane_journal::{Commit, Journal, Mode, RunDir, RunDirError};
-use gpulane_model::{
-    Event, ExitCode, Foreign, GpuKind, Machine, Millis, Plan, RunState, env_vars,
-};
+use gpulane_model::{Event, ExitCode, Foreign, GpuKind, Machine, Millis, Plan, RunState, env_vars};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, set_parent_process_death_signal, setrlimit};
 
 use super::clock::Clock;
@@ -35,8 +33,8 @@ pub(super) struct Prepared {
     pub(super) foreign: Foreign,
     /// How long the first GPU may take to come.
     pub(super) wait: Option<Millis>,
-    /// The GPUs are shared with other runs of this machine.
-    pub(super) leases: bool,
+    /// The GPUs are shared with other runs of this machine; until the reactor has them.
+    pub(super) leases: Option<Leases>,
     pub(super) journal: Option<Journal>,
     /// Why the journal cannot be written now, if it cannot.
     pub(super) obstacle: Obstacle,
@@ -126,8 +124,9 @@ fn prepare(orders: &Orders, link: Link) -> Result<Prepared, (Refusal, Link)> {
         let wait = orders.request.wait.or(plan.run.wait);
         let machine = find_machine(&plan, &orders.request, &link)?;
         // Inside a job of another run, its GPUs are ours already.
-        let leases = machine.kind == GpuKind::Nvml && std::env::var_os(env_vars::RUN).is_none();
-        if leases && foreign == Foreign::Avoid && wait.is_none() {
+        let shared = machine.kind == GpuKind::Nvml && std::env::var_os(env_vars::RUN).is_none();
+        let leases = shared.then(|| open_leases(&dir)).transpose()?;
+        if shared && foreign == Foreign::Avoid && wait.is_none() {
             refuse_if_all_taken(&machine)?;
         }
         if dir.journal_file().exists() {
@@ -188,7 +187,8 @@ fn find_machine(plan: &Plan, request: &StartRequest, link: &Link) -> Result<Mach
     let spec: GpuSpec = text.parse().map_err(Refusal::bad)?;
     let visible = std::env::var(gpulane_model::env_vars::CUDA_VISIBLE_DEVICES).ok();
     let lanes = request.lanes.or(plan.run.lanes);
-    let found = gpulane_gpu::find(&spec, lanes, plan.run.headroom, visible.as_deref()).map_err(|error| match error {
+    let found = gpulane_gpu::find(&spec, lanes, plan.run.headroom, visible.as_deref());
+    let found = found.map_err(|error| match error {
         GpuError::Lanes(_) => Refusal::bad(error),
         _ => Refusal::new(ExitCode::NoResources, error),
     })?;
@@ -204,6 +204,14 @@ fn find_machine(plan: &Plan, request: &StartRequest, link: &Link) -> Result<Mach
     Ok(machine)
 }
 
+fn open_leases(dir: &RunDir) -> Result<Leases, Refusal> {
+    Leases::open(dir.root()).map_err(|error| {
+        let hint = "GPULANE_LEASE_DIR names another directory; all who share these GPUs must use the same";
+        Refusal::new(ExitCode::NoResources, format!("GPUs cannot be leased: {error}"))
+            .hinted(Some(hint.to_owned()))
+    })
+}
+
 /// With nothing but GPUs that others use, better say so now than wait in silence.
 fn refuse_if_all_taken(machine: &Machine) -> Result<(), Refusal> {
     let Ok(readings) = gpulane_gpu::readings(gpulane_gpu::DEADLINE) else { return Ok(()) };
@@ -213,19 +221,13 @@ fn refuse_if_all_taken(machine: &Machine) -> Result<(), Refusal> {
         // Another gpulane's: that is waited for in line.
         let reading = readings.iter().find(|reading| reading.uuid == gpu.uuid);
         let ours = leased.iter().any(|(uuid, _)| *uuid == gpu.uuid);
-        let pids: Vec<u32> = reading
-            .into_iter()
-            .flat_map(|reading| &reading.processes)
-            .filter(|process| process.compute)
-            .map(|process| process.pid)
-            .collect();
-        if ours || pids.is_empty() {
-            return Ok(());
+        match reading.and_then(super::gpus::strangers_on) {
+            Some(who) if !ours => taken.push(format!("{} is used by others: {who}", gpu.uuid)),
+            _ => return Ok(()),
         }
-        taken.push(format!("{} is used by {}", gpu.uuid, super::gpus::name_strangers(&pids)));
     }
     let hint = "`--foreign wait` or `--wait 2h` waits for one; `--foreign ignore` uses what memory is free";
-    Err(Refusal::new(ExitCode::NoResources, format!("every GPU is in use by others: {}", taken.join("; ")))
+    Err(Refusal::new(ExitCode::NoResources, format!("no GPU is free: {}", taken.join("; ")))
         .hinted(Some(hint.to_owned())))
 }
 

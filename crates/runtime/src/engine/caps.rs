@@ -24,7 +24,7 @@ pub(super) fn variables(
     set: impl Fn(&str) -> Option<String>,
     torch: Option<Version>,
 ) -> Vec<(&'static str, String)> {
-    let cap = reserve.and_then(|reserve| reserve.0.checked_sub(CONTEXT.0)).filter(|cap| *cap > 0);
+    let cap = reserve.filter(|reserve| *reserve > CONTEXT).map(cap);
     let fraction = cap.map(|cap| fraction(cap, total.0));
     // What is taken before it is needed would be measured as needed.
     let mut variables = vec![
@@ -40,6 +40,12 @@ pub(super) fn variables(
         variables.extend(torch_caps(&fraction, set));
     }
     variables
+}
+
+/// What an allocator may give out: the reservation without the context, or without a tenth where the context is smaller
+/// than we think; a cap must not cut into what a job was measured to need.
+fn cap(reserve: Bytes) -> u64 {
+    reserve.0.saturating_sub(CONTEXT.0).max(reserve.0 - reserve.0 / 10)
 }
 
 /// Adds the cap to what the user tells torch, under the name they used: torch reads only one of the two, and which

@@ -115,9 +115,10 @@ impl Roster {
         self.spared.insert(pid);
     }
 
-    /// Whether the process belongs to a running job.
-    pub(super) fn owns(&self, pid: Pid) -> bool {
-        self.owner(pid).is_some()
+    /// Whether the process bears the mark of a job of ours that does not run any more.
+    pub(super) fn is_leftover(&self, pid: Pid) -> bool {
+        let ours = tree::tag_of(pid).is_some_and(|tag| tag.run == self.run && tag.attempt > 0);
+        ours && self.owner(pid).is_none()
     }
 
     /// How many jobs run.

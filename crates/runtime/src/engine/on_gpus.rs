@@ -2,7 +2,7 @@
 //! until its memory is back.
 
 use gpulane_core::{Input, Trouble};
-use gpulane_model::{Attempt, Bytes, Event, ExitCode, GpuIndex, JobId, Millis, ProcessExit};
+use gpulane_model::{Attempt, Bytes, Event, ExitCode, GpuIndex, JobId, Memory, Millis, ProcessExit};
 use rustix::process::{Pid, Signal};
 
 use super::clock::Alarm;
@@ -23,10 +23,24 @@ impl Reactor<'_> {
             let news = gpus.want(count);
             self.on_gpu_news(news);
             self.look_after_gpus();
+            self.count_the_wait(count);
+        }
+    }
+
+    /// `--wait` counts from when the first GPU is wanted and not there.
+    fn count_the_wait(&mut self, wanted: u32) {
+        if let Some(wait) = self.prepared.wait.filter(|_| wanted > 0 && !self.any_gpu && !self.wait_counts) {
+            self.wait_counts = true;
+            let at = self.clock.now().after(wait);
+            self.clock.set(at, Alarm::WaitedEnough);
         }
     }
 
     pub(super) fn release_gpu(&mut self, gpu: GpuIndex) {
+        if !self.places.values().any(|place| place.mps) {
+            // Its server would be a stranger on the GPU to whoever has it next.
+            self.mps = None;
+        }
         if let Some(gpus) = &mut self.gpus {
             gpus.release(gpu);
         }
@@ -75,13 +89,14 @@ impl Reactor<'_> {
         for news in news {
             match news {
                 News::Tell(input) => {
-                    if matches!(input, Input::GpuGranted { .. }) {
-                        self.any_gpu = true;
-                    }
+                    self.any_gpu |= matches!(input, Input::GpuGranted { .. });
                     self.feed(input);
                 }
                 News::Note(text) => self.prepared.link.note(&text),
-                News::Exited { job, exit, peak } => self.on_exited(job, exit, peak),
+                News::Exited { job, exit, ended, peak } => {
+                    let ago = Millis(u64::try_from(ended.elapsed().as_millis()).unwrap_or(u64::MAX));
+                    self.on_exited(job, exit, ago, peak);
+                }
                 News::Stray(pid) => self.end_stray(pid),
             }
         }
@@ -89,7 +104,8 @@ impl Reactor<'_> {
 
     /// `--wait` is over and no GPU has come.
     pub(super) fn on_waited_enough(&mut self) {
-        if self.any_gpu || self.gpus.is_none() {
+        self.wait_counts = false;
+        if self.any_gpu || !self.gpus.as_ref().is_some_and(Gpus::is_waiting) {
             return;
         }
         let waited = self.prepared.wait.unwrap_or_default();
@@ -106,37 +122,45 @@ impl Reactor<'_> {
         if waits {
             self.look_after_gpus();
         } else {
-            self.on_exited(job, exit, None);
+            self.on_exited(job, exit, Millis(0), None);
         }
     }
 
-    fn on_exited(&mut self, job: JobId, exit: Exit, peak: Option<Bytes>) {
+    /// `ago`: how long its memory was awaited since.
+    fn on_exited(&mut self, job: JobId, exit: Exit, ago: Millis, peak: Option<Bytes>) {
         let Exit { attempt, exit, left } = exit;
         let place = self.places.remove(&job).unwrap_or_default();
         let trouble = if exit.success() { None } else { self.trouble(job, attempt, exit, &place) };
-        self.feed(Input::JobExited { job, attempt, exit, left, peak, trouble });
+        self.feed(Input::JobExited { job, attempt, exit, left, ago, peak, trouble });
     }
 
     /// What the job's own last words tell about its end.
-    fn trouble(&mut self, job: JobId, attempt: Attempt, exit: ProcessExit, place: &Placed) -> Option<Trouble> {
+    fn trouble(
+        &mut self,
+        job: JobId,
+        attempt: Attempt,
+        exit: ProcessExit,
+        place: &Placed,
+    ) -> Option<Trouble> {
         let (dir, plan) = (&self.prepared.dir, &self.prepared.plan);
         let (out, err) = (dir.stdout_log(plan, job, attempt), dir.stderr_log(plan, job, attempt));
-        // Counted since the last failure: reading the kernel's counters at every start would cost too much.
-        let kills = std::mem::replace(&mut self.oom_kills, OomKills::now()).since();
+        let kills = place.oom_kills.map_or(0, OomKills::since);
         let sign = trouble::recognise(exit, &out, &err, place.mps, kills)?;
         // Without a GPU, what it says about one is somebody else's business.
         Some(match (sign, place.gpus.first()) {
             (Sign::HostOom(words), _) => Trouble::HostOom(words),
             (Sign::GpuOom(words), Some(_)) => Trouble::GpuOom(words),
-            (Sign::GpuLost(why), Some(gpu)) => Trouble::GpuLost { gpu: *gpu, why },
             (Sign::MpsFault(words), Some(_)) => Trouble::MpsFault(words),
+            // What a job prints condemns no GPU: if it is lost, the look at its memory has told.
             _ => return None,
         })
     }
 
     /// A job has started: its memory is followed from now on.
     pub(super) fn follow_on_gpus(&mut self, start: &Start<'_>, pid: Pid) {
-        self.places.insert(start.job, Placed { gpus: start.gpus.to_vec(), mps: !start.extra.is_empty() });
+        let oom_kills = Some(self.oom_kills_now());
+        let placed = Placed { gpus: start.gpus.to_vec(), mps: !start.extra.is_empty(), oom_kills };
+        self.places.insert(start.job, placed);
         let Some(gpus) = &mut self.gpus else { return };
         gpus.follow(Newcomer {
             job: start.job,
@@ -147,12 +171,31 @@ impl Reactor<'_> {
         });
     }
 
+    /// The kernel's count of kills for want of memory. Read a few times a second at most: it is a file, and there may be
+    /// thousands of starts.
+    fn oom_kills_now(&mut self) -> OomKills {
+        let now = self.clock.now();
+        match self.oom_kills {
+            Some((at, kills)) if now.since(at) < AGAIN => kills,
+            _ => {
+                let kills = OomKills::now();
+                self.oom_kills = Some((now, kills));
+                kills
+            }
+        }
+    }
+
     /// What a job needs to share its GPU through MPS; the daemon is started for the first that does.
     pub(super) fn mps_environment(&mut self, job: JobId, gpus: &[GpuIndex]) -> Vec<(String, String)> {
         let (plan, machine) = (&self.prepared.plan, &self.prepared.machine);
         let stage = plan.stage_of(job);
         // Only where several jobs come to share a GPU is it of use; who failed for sharing is left alone.
-        let shares = machine.packing || machine.lanes_per_gpu > 1;
+        let shares = match stage.memory {
+            _ if !machine.packing => machine.lanes_per_gpu > 1,
+            Memory::Reserve(bytes) => machine.gpus.iter().any(|gpu| gpu.usable().0 / bytes.0.max(1) > 1),
+            Memory::Auto => true,
+            Memory::Exclusive => false,
+        };
         let of_use = stage.mps && shares && plan.jobs.len() > 1 && !gpus.is_empty() && self.gpus.is_some();
         if !of_use || self.alone.contains(&job) {
             return Vec::new();
@@ -172,7 +215,11 @@ impl Reactor<'_> {
             }
             self.mps = Some(started.ok());
         }
-        self.mps.iter().flatten().flat_map(|mps| mps.environment().map(|(name, value)| (name.to_owned(), value))).collect()
+        self.mps
+            .iter()
+            .flatten()
+            .flat_map(|mps| mps.environment().map(|(name, value)| (name.to_owned(), value)))
+            .collect()
     }
 
     /// Ends a process that bears our mark and holds a GPU, unless its job runs: the watch hears of a start a moment
@@ -180,7 +227,7 @@ impl Reactor<'_> {
     fn end_stray(&self, pid: u32) {
         let process = i32::try_from(pid).ok().and_then(Pid::from_raw).and_then(tree::look);
         if let Some(process) = process
-            && !self.roster.owns(process.pid)
+            && self.roster.is_leftover(process.pid)
         {
             tree::signal(&process, Signal::KILL);
         }
@@ -207,5 +254,6 @@ impl Reactor<'_> {
 pub(super) struct Placed {
     gpus: Vec<GpuIndex>,
     mps: bool,
+    /// The kernel's count when it started.
+    oom_kills: Option<OomKills>,
 }
-

@@ -7,7 +7,7 @@ use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, PoisonError};
 use std::time::Duration;
 
-use gpulane_core::{Core, Effect, Input, Outcome};
+use gpulane_core::{Core, Effect, Input, Outcome, Timer};
 use gpulane_journal::Journal;
 use gpulane_model::{Attempt, Event, ExitCode, GpuKind, JobId, Millis};
 use rustix::buffer::spare_capacity;
@@ -68,7 +68,10 @@ pub(super) struct Reactor<'a> {
     pub(super) alone: HashSet<JobId>,
     /// Tried once, when first of use.
     pub(super) mps: Option<Option<Mps>>,
-    pub(super) oom_kills: OomKills,
+    /// The kernel's count of kills for want of memory, and when it was read.
+    pub(super) oom_kills: Option<(Millis, OomKills)>,
+    /// The time of `--wait` runs.
+    pub(super) wait_counts: bool,
     pub(super) experience: Experience,
     publisher: Publisher,
     pub(super) clock: Clock,
@@ -91,7 +94,8 @@ impl<'a> Reactor<'a> {
         let experience = Experience::of(&prepared.plan, &prepared.machine);
         let core = Core::new(Arc::clone(&prepared.plan), prepared.machine.clone(), &prepared.past)
             .with_known(&experience.known());
-        let core = if prepared.leases { core.with_leases() } else { core };
+        let leases = prepared.leases.take();
+        let core = if leases.is_some() { core.with_leases() } else { core };
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let publisher = Publisher::new()?;
         let bell = control::hang_bell(&prepared.dir);
@@ -100,7 +104,8 @@ impl<'a> Reactor<'a> {
         watch(&epoll, &publisher, PUBLISHED)?;
         let real = prepared.machine.kind == GpuKind::Nvml;
         let gpus = real.then(|| {
-            Gpus::new(&prepared.dir, &prepared.machine, prepared.foreign, prepared.leases)
+            let headroom = prepared.plan.run.headroom;
+            Gpus::new(&prepared.dir, &prepared.machine, headroom, prepared.foreign, leases)
         });
         let gpus = gpus.transpose()?;
         if let Some(gpus) = &gpus {
@@ -129,7 +134,8 @@ impl<'a> Reactor<'a> {
             places: HashMap::new(),
             alone,
             mps: None,
-            oom_kills: OomKills::now(),
+            oom_kills: None,
+            wait_counts: false,
             experience,
             publisher,
             clock: Clock::start(),
@@ -145,9 +151,6 @@ impl<'a> Reactor<'a> {
     /// Runs until the core says the run is over.
     pub(super) fn run(mut self) -> io::Result<ExitCode> {
         self.clock.set(SWEEP, Alarm::Sweep);
-        if let Some(wait) = self.prepared.wait {
-            self.clock.set(wait, Alarm::WaitedEnough);
-        }
         self.feed(Input::Begin);
         self.take_requests();
         let mut events = Vec::with_capacity(256);
@@ -262,6 +265,9 @@ impl<'a> Reactor<'a> {
 
     fn on_alarm(&mut self, alarm: Alarm) {
         match alarm {
+            // Its processes ended in time; that its memory takes longer is not its fault.
+            Alarm::Core(Timer::Timeout { job, .. })
+                if self.gpus.as_ref().is_some_and(|gpus| gpus.is_leaving(job)) => {}
             Alarm::Core(timer) => self.feed(Input::TimerFired { timer }),
             Alarm::Gpus => self.on_gpu_alarm(),
             Alarm::WaitedEnough => self.on_waited_enough(),
@@ -271,6 +277,9 @@ impl<'a> Reactor<'a> {
             }
             Alarm::Sweep => {
                 self.roster.sweep();
+                if let Some(gpus) = &self.gpus {
+                    gpus.keep_leases_fresh();
+                }
                 // Where there is no bell, this is how requests are found.
                 self.take_requests();
                 let next = self.clock.now().after(SWEEP);

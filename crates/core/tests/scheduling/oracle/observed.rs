@@ -12,7 +12,8 @@ impl Oracle {
     /// The reason why a job waits is of the same kind for both, whenever the journal tells all there is: no start and no
     /// publication is under way, and every job's lanes follow from its first one.
     pub(super) fn check_observed(&self, core: &Core) {
-        let told = self.busy.values().all(|busy| busy.doing == Doing::Live)
+        let told = self.rooms.is_none()
+            && self.busy.values().all(|busy| busy.doing == Doing::Live)
             && self.delayed.is_empty()
             && self.machine.lanes_per_gpu == 1
             && self.hold == Hold::Free

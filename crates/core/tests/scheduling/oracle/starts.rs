@@ -9,22 +9,26 @@ use super::{Busy, Doing, Hold, Oracle};
 
 impl Oracle {
     pub(super) fn on_spawn(&mut self, spawn: &Effect) {
-        let Effect::Spawn { job, attempt, lane, gpus, cpus, .. } = spawn else { return };
+        let Effect::Spawn { job, attempt, lane, gpus, cpus, reserve } = spawn else { return };
         let stage = self.plan.job(*job).stage;
         assert!(!self.interrupted, "nothing starts in an interrupted run");
         assert!(self.is_runnable(*job), "{spawn:?} is not runnable");
         assert_eq!(attempt.0, self.used[job.index()] + 1, "attempt numbers have no gaps");
         assert!(matches!(self.hold, Hold::Free | Hold::Trial(false)), "{spawn:?} while {:?}", self.hold);
         assert!(!self.busy.values().any(|busy| busy.doing != Doing::Publishing && busy.lane == *lane));
-        assert_eq!(*cpus, self.threads(stage));
-        self.check_order(*job, stage);
         let gpus = gpus.to_vec();
+        if self.rooms.is_none() {
+            assert_eq!(*cpus, self.threads(stage));
+            self.check_order(*job, stage);
+        }
         if self.on_cores(stage) {
             assert!(self.cores(stage) <= self.machine.cores - self.cores_taken());
             assert!(
                 gpus.is_empty() && (self.machine.main_lanes()..self.machine.all_lanes()).contains(&lane.0)
             );
             assert_eq!(self.first_in_line(true), Some(stage), "cores are given in order");
+        } else if self.rooms.is_some() {
+            self.check_room(*job, *lane, &gpus, self.has_reserved(*job, &gpus, *reserve));
         } else {
             self.check_placement(stage, *lane, &gpus);
         }
@@ -35,7 +39,11 @@ impl Oracle {
             self.hold = Hold::Trial(true);
         }
         self.used[job.index()] += 1;
-        let busy = Busy { attempt: *attempt, doing: Doing::Asked, lane: *lane, gpus, doom: None, told: None };
+        let shared = self.join(&gpus);
+        let (attempt, lane, reserve) = (*attempt, *lane, self.has_reserved(*job, &gpus, *reserve));
+        self.seen.remove(job);
+        let (doing, doom, told) = (Doing::Asked, None, None);
+        let busy = Busy { attempt, doing, lane, gpus, doom, told, reserve, shared };
         assert!(self.busy.insert(*job, busy).is_none());
     }
 
@@ -107,7 +115,7 @@ impl Oracle {
             return;
         }
         let free = self.free_by_device();
-        if let Some(head) = self.first_in_line(false) {
+        if let Some(head) = self.first_in_line(false).filter(|_| self.rooms.is_none()) {
             let open = free.iter().filter(|free| **free > 0).count();
             assert!(self.needs(head) > open, "stage {head} fits and was not started");
             let spare = free.iter().filter(|free| **free > 1).count();

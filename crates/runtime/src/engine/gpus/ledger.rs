@@ -14,6 +14,12 @@ const SLACK: u64 = 64 << 20;
 const SLACK_PER_JOB: u64 = 16 << 20;
 /// Memory nobody is seen to hold, beyond which somebody else must be using the GPU.
 const GHOST: u64 = 512 << 20;
+
+/// Whether so much that nobody is seen to hold means that the GPU is in use.
+pub(super) fn is_haunted(ghost: u64, total: u64) -> bool {
+    ghost > GHOST.max(total / 50)
+}
+
 /// How long the memory of a job that has ended may take before the GPU is said to be held.
 const PATIENCE: Millis = Millis::seconds(3);
 
@@ -87,6 +93,10 @@ pub(super) enum Idle {
 pub(super) struct Ledger {
     accounts: Vec<Account>,
     jobs: HashMap<JobId, Followed>,
+    /// Processes of ours were listed by the driver at least once: what it does not list is then nobody's we know.
+    lists_us: bool,
+    /// Strays found by the newest looks.
+    strays: Vec<u32>,
     /// Other people's processes keep a GPU from being used again.
     mind_foreign: bool,
 }
@@ -96,14 +106,15 @@ impl Ledger {
         Self {
             accounts: std::iter::repeat_with(Account::default).take(gpus).collect(),
             jobs: HashMap::new(),
+            lists_us: false,
+            strays: Vec::new(),
             mind_foreign,
         }
     }
 
     pub(super) fn follow(&mut self, job: JobId, attempt: Attempt, gpus: Vec<usize>, now: Millis) {
         let plateau = Plateau::new(now);
-        let followed =
-            Followed { attempt, gpus, peak: 0, told: 0, plateau, settled: false, leaving: None };
+        let followed = Followed { attempt, gpus, peak: 0, told: 0, plateau, settled: false, leaving: None };
         self.jobs.insert(job, followed);
     }
 
@@ -114,8 +125,15 @@ impl Ledger {
         }
     }
 
-    pub(super) fn anyone_leaves(&self) -> bool {
-        self.jobs.values().any(|followed| followed.leaving.is_some())
+    /// GPUs whose memory is awaited.
+    pub(super) fn awaited(&self) -> Vec<usize> {
+        let leaving = self.jobs.values().filter(|followed| followed.leaving.is_some());
+        distinct(leaving.flat_map(|followed| followed.gpus.iter().copied()).collect())
+    }
+
+    /// The GPU cannot be seen any more: nothing is held against it.
+    pub(super) fn lose_sight(&mut self, gpu: usize) {
+        self.accounts[gpu].latest = None;
     }
 
     /// How long the youngest job whose memory has not settled has been running.
@@ -128,22 +146,20 @@ impl Ledger {
     pub(super) fn to_look_at(&self) -> Vec<usize> {
         let used = self.jobs.values().flat_map(|followed| followed.gpus.iter().copied());
         let held = self.accounts.iter().enumerate().filter(|(_, account)| account.held).map(|(gpu, _)| gpu);
-        let mut gpus: Vec<usize> = used.chain(held).collect();
-        gpus.sort_unstable();
-        gpus.dedup();
-        gpus
+        distinct(used.chain(held).collect())
     }
 
     /// Whether any job's processes cannot be told apart: the driver names ids that mean nothing here.
     pub(super) fn is_namespaced(&self) -> bool {
-        let hidden = |latest: &Latest| !latest.unknown.is_empty() && latest.jobs.is_empty();
+        let hidden = |latest: &Latest| !self.lists_us && latest.jobs.is_empty();
         self.jobs.values().any(|followed| {
             followed.leaving.is_none()
                 && followed.gpus.iter().any(|gpu| {
                     let account = &self.accounts[*gpu];
-                    account.latest.as_ref().is_some_and(|latest| {
-                        hidden(latest) && latest.used > account.idle_used + GHOST / 2
-                    })
+                    account
+                        .latest
+                        .as_ref()
+                        .is_some_and(|latest| hidden(latest) && latest.used > account.idle_used + GHOST / 2)
                 })
         })
     }
@@ -154,7 +170,7 @@ impl Ledger {
         let account = &mut self.accounts[seen.gpu];
         let strangers: Vec<u32> = latest.foreign.iter().chain(&latest.unknown).copied().collect();
         let total = seen.glance.memory.total.0;
-        let occupied = !strangers.is_empty() || latest.ghost > GHOST.max(total / 50);
+        let occupied = !strangers.is_empty() || is_haunted(latest.ghost, total);
         let (used, ghost) = (latest.used, latest.ghost);
         account.latest = Some(latest);
         if occupied && self.mind_foreign {
@@ -166,7 +182,10 @@ impl Ledger {
 
     /// Takes in a look.
     pub(super) fn look(&mut self, seen: &Seen<'_>) {
-        self.accounts[seen.gpu].latest = Some(Latest::of(seen));
+        let latest = Latest::of(seen);
+        self.lists_us |= !latest.jobs.is_empty();
+        self.strays.extend(&latest.strays);
+        self.accounts[seen.gpu].latest = Some(latest);
     }
 
     /// What follows from the newest looks.
@@ -175,8 +194,7 @@ impl Ledger {
         self.measure(now, &mut findings);
         self.let_go(now, &mut findings);
         self.clear(&mut findings);
-        let strays = self.accounts.iter().filter_map(|account| account.latest.as_ref());
-        findings.extend(strays.flat_map(|latest| &latest.strays).map(|pid| Finding::Stray(*pid)));
+        findings.extend(self.strays.drain(..).map(Finding::Stray));
         findings
     }
 
@@ -187,11 +205,14 @@ impl Ledger {
                 continue;
             }
             let held = |gpu: &usize| self.accounts[*gpu].held_by(*job, on[*gpu] == 1);
+            let seen = |gpu: &usize| self.accounts[*gpu].sees(*job);
             let most = followed.gpus.iter().filter_map(held).max().unwrap_or(0);
             let load = followed.gpus.iter().filter_map(|gpu| self.accounts[*gpu].latest.as_ref()?.load).max();
             let settled = followed.plateau.look(now, most, load);
             followed.peak = followed.peak.max(most);
-            let news = followed.peak > followed.told + followed.told / 100 || settled && !followed.settled;
+            // What only the whole GPU tells is sure when the job is done growing, as long as it is alone.
+            let grew = followed.peak > followed.told + followed.told / 100 && followed.gpus.iter().any(seen);
+            let news = grew || settled && !followed.settled;
             if news {
                 followed.told = followed.peak;
                 followed.settled |= settled;
@@ -212,7 +233,7 @@ impl Ledger {
                 .gpus
                 .iter()
                 .filter_map(|gpu| {
-                    let obstacle = self.accounts[*gpu].obstacle(*job, on[*gpu], self.mind_foreign)?;
+                    let obstacle = self.obstacle(*gpu, *job, on[*gpu])?;
                     Some((*gpu, obstacle))
                 })
                 .collect();
@@ -242,25 +263,18 @@ impl Ledger {
 
     fn clear(&mut self, findings: &mut Vec<Finding>) {
         let on = self.jobs_on();
-        for (gpu, account) in self.accounts.iter_mut().enumerate() {
-            if account.held && account.obstacle(JobId(u32::MAX), on[gpu] + 1, self.mind_foreign).is_none() {
-                account.held = false;
+        for (gpu, jobs) in on.into_iter().enumerate() {
+            if self.accounts[gpu].held && self.obstacle(gpu, JobId(u32::MAX), jobs + 1).is_none() {
+                self.accounts[gpu].held = false;
                 findings.push(Finding::Cleared { gpu });
             }
         }
     }
 
-    /// Nothing can be seen any more: whoever leaves has left.
-    pub(super) fn give_up(&mut self) -> Vec<Finding> {
-        let leaving = self.jobs.iter().filter(|(_, followed)| followed.leaving.is_some());
-        let gone: Vec<Finding> = leaving
-            .map(|(job, followed)| {
-                let peak = Some(followed.peak).filter(|peak| *peak > 0);
-                Finding::Returned { job: *job, attempt: followed.attempt, peak }
-            })
-            .collect();
-        self.jobs.retain(|_, followed| followed.leaving.is_none());
-        gone
+    fn obstacle(&self, gpu: usize, job: JobId, jobs: u32) -> Option<Obstacle> {
+        // Where the driver lists none of ours, what others of our jobs hold looks like nobody's.
+        let tells_apart = self.lists_us || jobs <= 1;
+        self.accounts[gpu].obstacle(job, jobs, tells_apart, self.mind_foreign)
     }
 
     fn jobs_on(&self) -> Vec<u32> {
@@ -272,6 +286,12 @@ impl Ledger {
     }
 }
 
+fn distinct(mut gpus: Vec<usize>) -> Vec<usize> {
+    gpus.sort_unstable();
+    gpus.dedup();
+    gpus
+}
+
 /// Why a GPU cannot be given to the next job.
 struct Obstacle {
     pids: Vec<u32>,
@@ -279,6 +299,11 @@ struct Obstacle {
 }
 
 impl Account {
+    /// Whether a process of the job is seen on it.
+    fn sees(&self, job: JobId) -> bool {
+        self.latest.as_ref().is_some_and(|latest| latest.jobs.contains_key(&job))
+    }
+
     /// What the job holds, as its processes say or, where it is alone, as the whole GPU does.
     fn held_by(&self, job: JobId, alone: bool) -> Option<u64> {
         let latest = self.latest.as_ref()?;
@@ -289,7 +314,7 @@ impl Account {
     }
 
     /// What stands in the way after `job` has left; `jobs`: how many are on this GPU, that one included.
-    fn obstacle(&self, job: JobId, jobs: u32, mind_foreign: bool) -> Option<Obstacle> {
+    fn obstacle(&self, job: JobId, jobs: u32, tells_apart: bool, mind_foreign: bool) -> Option<Obstacle> {
         let latest = self.latest.as_ref()?;
         let slack = SLACK + SLACK_PER_JOB * u64::from(jobs);
         let still = latest.jobs.get(&job).copied();
@@ -298,8 +323,14 @@ impl Account {
         let bytes = match still {
             Some(still) => still,
             // Ids that mean nothing here: only of a GPU without other jobs of ours can anything be said.
-            None if !latest.unknown.is_empty() => if jobs <= 1 && used > slack { used } else { 0 },
-            None if ghost > slack => ghost,
+            None if !latest.unknown.is_empty() => {
+                if jobs <= 1 && used > slack {
+                    used
+                } else {
+                    0
+                }
+            }
+            None if ghost > slack && tells_apart => ghost,
             None => 0,
         };
         let mut pids: Vec<u32> = if mind_foreign { latest.foreign.clone() } else { Vec::new() };

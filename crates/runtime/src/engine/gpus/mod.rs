@@ -13,12 +13,13 @@ mod standing;
 mod strangers;
 mod watch;
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
 use std::time::{Duration, Instant};
 
 use gpulane_core::Input;
+use gpulane_gpu::Leases;
 use gpulane_journal::RunDir;
 use gpulane_model::{Attempt, Bytes, Foreign, GpuIndex, JobId, Machine, ProcessExit};
 
@@ -26,7 +27,7 @@ use ledger::{Finding, Idle};
 use standing::Standing;
 use watch::{Ask, Watch, Word};
 
-pub(super) use strangers::name as name_strangers;
+pub(super) use strangers::on as strangers_on;
 
 /// How long an answer may take before we go on without it.
 const PATIENCE: Duration = Duration::from_secs(8);
@@ -38,7 +39,7 @@ pub(super) enum News {
     /// Tell a person.
     Note(String),
     /// A job has ended and its memory is back, or will not be waited for.
-    Exited { job: JobId, exit: Exit, peak: Option<Bytes> },
+    Exited { job: JobId, exit: Exit, ended: Instant, peak: Option<Bytes> },
     /// A process of ours holds a GPU, and may have outlived its job.
     Stray(u32),
 }
@@ -63,22 +64,41 @@ pub(super) struct Newcomer<'a> {
 pub(super) struct Gpus {
     watch: Watch,
     standing: Standing,
-    /// Jobs on GPUs that have ended, while their memory is awaited; each with when that began.
+    /// Jobs on GPUs that have ended, while their memory is awaited; each with when it ended.
     leaving: HashMap<JobId, (Exit, Instant)>,
     followed: HashMap<JobId, Attempt>,
-    /// Why nothing can be seen, once that is so.
+    /// GPUs that wait for their memory.
+    held: BTreeSet<usize>,
+    /// Since when something is expected of the watch.
+    expecting: Option<Instant>,
+    /// The watch does not answer.
     blind: bool,
 }
 
 impl Gpus {
-    /// `leases`: the GPUs are shared with other runs of this machine.
-    pub(super) fn new(dir: &RunDir, machine: &Machine, foreign: Foreign, leases: bool) -> io::Result<Self> {
+    /// `leases`: the GPUs are shared with other runs of this machine; `None`: they are ours already.
+    pub(super) fn new(
+        dir: &RunDir,
+        machine: &Machine,
+        headroom: Bytes,
+        foreign: Foreign,
+        leases: Option<Leases>,
+    ) -> io::Result<Self> {
         let run = dir.root().to_string_lossy().into_owned();
         let uuids: Vec<String> = machine.gpus.iter().map(|gpu| gpu.uuid.clone()).collect();
-        let watch = Watch::start(run, uuids, foreign != Foreign::Ignore)?;
-        let standing = Standing::new(dir.root(), machine, leases)?;
-        let gpus = Self { watch, standing, leaving: HashMap::new(), followed: HashMap::new(), blind: false };
-        if !leases {
+        // Inside another run's job, that run's processes are no strangers.
+        let own = leases.is_none();
+        let watch = Watch::start(run, uuids, !own && foreign != Foreign::Ignore)?;
+        let gpus = Self {
+            watch,
+            standing: Standing::new(machine, headroom, leases),
+            leaving: HashMap::new(),
+            followed: HashMap::new(),
+            held: BTreeSet::new(),
+            expecting: None,
+            blind: false,
+        };
+        if own {
             // To know what they are like while nothing of ours is on them.
             (0..machine.gpus.len()).for_each(|gpu| gpus.watch.ask(Ask::Inspect { gpu }));
         }
@@ -116,7 +136,26 @@ impl Gpus {
 
     /// Whether something was asked or wanted that has not come.
     pub(super) fn is_expecting(&self) -> bool {
-        self.standing.is_waiting() || !self.leaving.is_empty()
+        self.standing.is_waiting() || self.expects_words()
+    }
+
+    fn expects_words(&self) -> bool {
+        !self.leaving.is_empty() || !self.held.is_empty() || self.standing.is_asking()
+    }
+
+    /// More GPUs are wanted than could be had.
+    pub(super) fn is_waiting(&self) -> bool {
+        self.standing.is_waiting()
+    }
+
+    /// The job's processes have ended; only its memory is awaited.
+    pub(super) fn is_leaving(&self, job: JobId) -> bool {
+        self.leaving.contains_key(&job)
+    }
+
+    /// Leases held for long must not look forgotten to whoever tidies up their directory.
+    pub(super) fn keep_leases_fresh(&self) {
+        self.standing.keep_fresh();
     }
 
     /// Readable when another run may have given something back.
@@ -136,7 +175,7 @@ impl Gpus {
     /// A job started.
     pub(super) fn follow(&mut self, newcomer: Newcomer<'_>) {
         let Newcomer { job, attempt, name, main, gpus } = newcomer;
-        if gpus.is_empty() {
+        if gpus.is_empty() || self.blind {
             return;
         }
         self.followed.insert(job, attempt);
@@ -147,11 +186,14 @@ impl Gpus {
     /// A job's processes are gone. `false`: it had no GPU of ours, and has ended for good; otherwise that is said
     /// when its memory is back.
     pub(super) fn leave(&mut self, job: JobId, exit: Exit) -> bool {
-        if self.blind || self.followed.remove(&job) != Some(exit.attempt) {
+        if self.followed.remove(&job) != Some(exit.attempt) {
+            return false;
+        }
+        self.watch.ask(Ask::Leave { job });
+        if self.blind {
             return false;
         }
         self.leaving.insert(job, (exit, Instant::now()));
-        self.watch.ask(Ask::Leave { job });
         true
     }
 
@@ -166,9 +208,13 @@ impl Gpus {
 
     /// Goes on without answers that do not come.
     pub(super) fn check_pulse(&mut self) -> Vec<News> {
-        let stuck = |asked: Instant| asked.elapsed() > PATIENCE && !self.watch.moved_since(asked);
-        let asked = self.leaving.values().map(|(_, asked)| *asked).chain(self.standing.asked());
-        if self.blind || !asked.into_iter().any(stuck) {
+        if !self.expects_words() {
+            self.expecting = None;
+            return Vec::new();
+        }
+        // It rests while nothing is asked of it, so only silence since then tells.
+        let since = *self.expecting.get_or_insert_with(Instant::now);
+        if self.blind || since.elapsed().min(self.watch.silence()) < PATIENCE {
             return Vec::new();
         }
         let mut news = Vec::new();
@@ -178,30 +224,29 @@ impl Gpus {
     }
 
     fn hear(&mut self, word: Word, news: &mut Vec<News>) {
+        if self.blind && !matches!(word, Word::Blind(_)) {
+            self.blind = false;
+            news.push(News::Note("NVML answers again".to_owned()));
+        }
         match word {
             Word::Found(finding) => self.on_finding(finding, news),
             Word::Inspected { gpu, idle: Idle::Free { free } } => {
                 if self.standing.is_asked(gpu) {
-                    let grant = self.grant(gpu, free);
-                    news.push(grant);
-                    news.extend(self.reach_out());
+                    news.push(self.grant(gpu, free));
                 }
             }
+            Word::Sight { gpu, lost: Some(why) } => {
+                let text = format!("GPU {gpu} {why}; going on without looking at it");
+                news.push(News::Note(text));
+            }
+            Word::Sight { gpu, lost: None } => news.push(News::Note(format!("GPU {gpu} can be read again"))),
             Word::Inspected { gpu, idle: Idle::Occupied { pids, bytes } } => {
-                let who = if pids.is_empty() {
-                    format!("{} are held by no process that can be seen", Bytes(bytes))
-                } else {
-                    strangers::name(&pids)
-                };
-                self.standing.occupied(gpu, &who);
+                self.standing.occupied(gpu, &strangers::name_or_ghost(&pids, Bytes(bytes)));
                 news.extend(self.reach_out());
             }
             Word::Lost { gpu, why } => {
+                self.held.remove(&gpu);
                 self.standing.lost(gpu);
-                let why = format!(
-                    "{why}; nothing more is started on it. See `nvidia-smi` and `dmesg | grep -i xid`; it needs a reset \
-                     (nvidia-smi --gpu-reset) or the machine a restart"
-                );
                 news.push(News::Tell(Input::GpuLost { gpu: GpuIndex::at(gpu), why }));
             }
             Word::Namespaced => news.push(News::Note(
@@ -219,20 +264,27 @@ impl Gpus {
                 news.push(News::Tell(Input::PeakSeen { job, attempt, peak: Bytes(peak), settled }));
             }
             Finding::Returned { job, attempt, peak } => {
-                if let Some((exit, _)) = self.leaving.remove(&job).filter(|(exit, _)| exit.attempt == attempt) {
-                    news.push(News::Exited { job, exit, peak: peak.map(Bytes) });
+                if self.leaving.get(&job).is_some_and(|(exit, _)| exit.attempt == attempt)
+                    && let Some((exit, ended)) = self.leaving.remove(&job)
+                {
+                    news.push(News::Exited { job, exit, ended, peak: peak.map(Bytes) });
                 }
             }
             Finding::Held { gpu, pids, bytes } => {
+                self.held.insert(gpu);
                 let bytes = Bytes(bytes);
+                let who = strangers::name_or_ghost(&pids, bytes);
                 let because = if pids.is_empty() {
-                    format!("{bytes} are still held, by no process that can be seen; `gpulane gpus` shows more")
+                    format!("{who}; `gpulane gpus` shows more")
                 } else {
-                    format!("{bytes} are held by {}", strangers::name(&pids))
+                    format!("{bytes} held by {who}")
                 };
                 news.push(News::Tell(Input::GpuHeld { gpu: GpuIndex::at(gpu), pids, bytes, because }));
             }
-            Finding::Cleared { gpu } => news.push(News::Tell(Input::GpuClear { gpu: GpuIndex::at(gpu) })),
+            Finding::Cleared { gpu } => {
+                self.held.remove(&gpu);
+                news.push(News::Tell(Input::GpuClear { gpu: GpuIndex::at(gpu) }));
+            }
             Finding::Stray(pid) => news.push(News::Stray(pid)),
         }
     }
@@ -247,11 +299,15 @@ impl Gpus {
         if std::mem::replace(&mut self.blind, true) {
             return;
         }
-        news.push(News::Note(format!("{why}. Going on without looking at the GPUs: no peaks, no wait for memory to come back")));
-        for (job, (exit, _)) in std::mem::take(&mut self.leaving) {
-            news.push(News::Exited { job, exit, peak: None });
+        news.push(News::Note(format!(
+            "{why}. Going on without looking at the GPUs: no peaks, no wait for memory to come back"
+        )));
+        for gpu in std::mem::take(&mut self.held) {
+            news.push(News::Tell(Input::GpuClear { gpu: GpuIndex::at(gpu) }));
         }
-        self.followed.clear();
+        for (job, (exit, ended)) in std::mem::take(&mut self.leaving) {
+            news.push(News::Exited { job, exit, ended, peak: None });
+        }
         for gpu in self.standing.take_asked() {
             news.push(self.grant(gpu, u64::MAX));
         }

@@ -1,7 +1,7 @@
 //! Whose process is it: a job's, otherwise ours, or a stranger's. Found once for each process, by descent first and
 //! by the mark in its environment where it has left its family.
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 
 use gpulane_model::{Attempt, JobId};
 use rustix::process::Pid;
@@ -42,26 +42,31 @@ impl Owners {
     pub(super) fn add(&mut self, job: JobId, attempt: Attempt, name: String, main: i32) {
         self.mains.insert(main, job);
         self.names.insert((name, attempt), job);
-        self.known.clear();
+        self.known.retain(|_, owner| matches!(owner, Owner::Job(_)));
     }
 
     pub(super) fn remove(&mut self, job: JobId) {
         self.mains.retain(|_, known| *known != job);
         self.names.retain(|_, known| *known != job);
-        self.known.clear();
+        self.known.retain(|_, owner| matches!(owner, Owner::Job(known) if *known != job));
     }
 
     /// The owner of a process the driver names.
     pub(super) fn of(&mut self, pid: u32) -> Owner {
-        if let Some(owner) = self.known.get(&pid) {
-            // Ids are used again only after the whole range; a process that has ended is looked for all the same.
-            if *owner == Owner::Unknown || std::path::Path::new("/proc").join(pid.to_string()).exists() {
-                return if *owner == Owner::Unknown { self.find(pid) } else { *owner };
-            }
+        match self.known.get(&pid) {
+            // As long as the driver names it, it is that job's, also when the process itself is gone.
+            Some(Owner::Job(job)) => return Owner::Job(*job),
+            Some(owner) if *owner != Owner::Unknown && is_there(pid) => return *owner,
+            _ => {}
         }
         let owner = self.find(pid);
         self.known.insert(pid, owner);
         owner
+    }
+
+    /// Forgets all but these, which the driver names now.
+    pub(super) fn keep_only(&mut self, named: &HashSet<u32>) {
+        self.known.retain(|pid, _| named.contains(pid));
     }
 
     fn find(&self, pid: u32) -> Owner {
@@ -90,4 +95,8 @@ impl Owners {
             None => Owner::Foreign,
         }
     }
+}
+
+fn is_there(pid: u32) -> bool {
+    std::path::Path::new("/proc").join(pid.to_string()).exists()
 }

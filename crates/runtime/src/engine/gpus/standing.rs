@@ -1,8 +1,6 @@
 //! Which GPUs are ours, which are being looked at, and which somebody else has.
 
-use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
-use std::path::Path;
 use std::time::{Duration, Instant};
 
 use gpulane_gpu::{Lease, Leases, Take};
@@ -15,9 +13,9 @@ enum Place {
     /// Not ours. Why, if it was tried: for a person.
     Away { why: Option<String>, not_before: Option<Instant> },
     /// Leased, and being looked at.
-    Asked { lease: Lease, since: Instant },
+    Asked { lease: Lease },
     /// Leased, and the core's to use. Without leases: no lease, but ours all the same.
-    Ours(Option<Lease>),
+    Ours { lease: Option<Lease>, since: Instant },
     /// Fallen off the bus. The lease is kept: nobody else should have it either.
     Lost(#[allow(dead_code)] Option<Lease>),
 }
@@ -27,6 +25,8 @@ pub(super) struct Standing {
     leases: Option<Leases>,
     uuids: Vec<String>,
     usable: Vec<Bytes>,
+    /// Memory to be left free on each.
+    headroom: Bytes,
     places: Vec<Place>,
     /// How many more the core could use.
     wanted: u32,
@@ -35,20 +35,20 @@ pub(super) struct Standing {
 }
 
 impl Standing {
-    pub(super) fn new(run: &Path, machine: &Machine, leases: bool) -> io::Result<Self> {
-        let leases = leases.then(|| Leases::open(run)).transpose()?;
+    pub(super) fn new(machine: &Machine, headroom: Bytes, leases: Option<Leases>) -> Self {
         let place = |_| match &leases {
             Some(_) => Place::Away { why: None, not_before: None },
-            None => Place::Ours(None),
+            None => Place::Ours { lease: None, since: Instant::now() },
         };
-        Ok(Self {
+        Self {
             places: machine.gpus.iter().map(place).collect(),
             leases,
             uuids: machine.gpus.iter().map(|gpu| gpu.uuid.clone()).collect(),
             usable: machine.gpus.iter().map(gpulane_model::Gpu::usable).collect(),
+            headroom,
             wanted: 0,
             said: None,
-        })
+        }
     }
 
     pub(super) fn want(&mut self, count: u32) {
@@ -71,7 +71,7 @@ impl Standing {
             }
             match leases.try_take(&self.uuids[gpu]) {
                 Ok(Take::Taken(lease)) => {
-                    *place = Place::Asked { lease, since: Instant::now() };
+                    *place = Place::Asked { lease };
                     taken.push(gpu);
                     missing -= 1;
                 }
@@ -117,19 +117,23 @@ impl Standing {
             return false;
         }
         let Some(leases) = &mut self.leases else { return false };
-        let mut ours = self.places.iter().zip(&self.uuids).filter(|(place, _)| matches!(place, Place::Ours(Some(_))));
+        let mut ours = self
+            .places
+            .iter()
+            .zip(&self.uuids)
+            .filter(|(place, _)| matches!(place, Place::Ours { lease: Some(_), .. }));
         ours.any(|(_, uuid)| leases.older_waits_for(uuid))
     }
 
     /// Why nothing can be had, if that changed: `Some(None)`: it is over.
     #[allow(clippy::option_option)]
     pub(super) fn complaint(&mut self) -> Option<Option<String>> {
-        let any = self.places.iter().any(|place| matches!(place, Place::Asked { .. } | Place::Ours(_)));
+        let asking = self.is_asking();
         let away = self.places.iter().enumerate().filter_map(|(gpu, place)| match place {
             Place::Away { why: Some(why), .. } => Some(format!("GPU {gpu} {why}")),
             _ => None,
         });
-        let now = if self.wanted == 0 || any { None } else { Some(away.collect::<Vec<_>>().join("; ")) };
+        let now = if self.wanted == 0 || asking { None } else { Some(away.collect::<Vec<_>>().join("; ")) };
         let now = now.filter(|text| !text.is_empty()).map(|text| format!("waiting for a GPU: {text}"));
         (now != self.said).then(|| {
             self.said.clone_from(&now);
@@ -143,12 +147,12 @@ impl Standing {
 
     /// The core may use it; what of it, given what is free now.
     pub(super) fn granted(&mut self, gpu: usize, free: Bytes) -> Bytes {
-        let place = std::mem::replace(&mut self.places[gpu], Place::Ours(None));
-        if let Place::Asked { lease, .. } = place {
-            self.places[gpu] = Place::Ours(Some(lease));
+        let since = Instant::now();
+        let place = std::mem::replace(&mut self.places[gpu], Place::Ours { lease: None, since });
+        if let Place::Asked { lease } = place {
+            self.places[gpu] = Place::Ours { lease: Some(lease), since };
         }
-        self.wanted = self.wanted.saturating_sub(1);
-        self.usable[gpu].min(free)
+        self.usable[gpu].min(Bytes(free.0.saturating_sub(self.headroom.0)))
     }
 
     /// Strangers use it: back it goes, to be looked at again later.
@@ -160,14 +164,17 @@ impl Standing {
     }
 
     pub(super) fn release(&mut self, gpu: usize) {
-        if let Place::Ours(Some(_)) = self.places[gpu] {
-            self.places[gpu] = Place::Away { why: None, not_before: None };
+        if let Place::Ours { lease: Some(_), since } = self.places[gpu] {
+            // Given back at once: too little of it is free for any job. Others are tried before it is again.
+            let of_no_use = since.elapsed() < AGAIN / 4;
+            let why = of_no_use.then(|| "has too little memory free".to_owned());
+            self.places[gpu] = Place::Away { why, not_before: of_no_use.then(|| Instant::now() + AGAIN) };
         }
     }
 
     pub(super) fn lost(&mut self, gpu: usize) {
         let place = std::mem::replace(&mut self.places[gpu], Place::Lost(None));
-        if let Place::Asked { lease, .. } | Place::Ours(Some(lease)) = place {
+        if let Place::Asked { lease } | Place::Ours { lease: Some(lease), .. } = place {
             self.places[gpu] = Place::Lost(Some(lease));
         }
     }
@@ -176,12 +183,17 @@ impl Standing {
         matches!(self.places[gpu], Place::Asked { .. })
     }
 
-    /// When each GPU that is being looked at was asked about.
-    pub(super) fn asked(&self) -> impl Iterator<Item = Instant> {
-        self.places.iter().filter_map(|place| match place {
-            Place::Asked { since, .. } => Some(*since),
-            _ => None,
-        })
+    /// A GPU is being looked at.
+    pub(super) fn is_asking(&self) -> bool {
+        self.places.iter().any(|place| matches!(place, Place::Asked { .. }))
+    }
+
+    pub(super) fn keep_fresh(&self) {
+        for place in &self.places {
+            if let Place::Asked { lease } | Place::Ours { lease: Some(lease), .. } = place {
+                lease.keep_fresh();
+            }
+        }
     }
 
     /// GPUs whose look will not come.
@@ -191,7 +203,7 @@ impl Standing {
 
     pub(super) fn lease_fd(&self, gpu: usize) -> Option<RawFd> {
         match &self.places[gpu] {
-            Place::Ours(Some(lease)) => Some(lease.as_fd().as_raw_fd()),
+            Place::Ours { lease: Some(lease), .. } => Some(lease.as_fd().as_raw_fd()),
             _ => None,
         }
     }

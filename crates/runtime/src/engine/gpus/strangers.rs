@@ -2,11 +2,32 @@
 
 use std::os::unix::fs::MetadataExt;
 
+use gpulane_gpu::GpuReading;
+use gpulane_model::Bytes;
+
+use super::ledger::is_haunted;
+
 /// How much of a command is worth a line.
 const WORDS: usize = 60;
 
+/// Who computes on a GPU that nobody has leased; `None`: nobody.
+pub(in crate::engine) fn on(reading: &GpuReading) -> Option<String> {
+    let pids: Vec<u32> =
+        reading.processes.iter().filter(|process| process.compute).map(|process| process.pid).collect();
+    let seen: u64 =
+        reading.processes.iter().filter_map(|process| process.memory).map(|memory| memory.0).sum();
+    let ghost = reading.memory.used.0.saturating_sub(seen);
+    let used = !pids.is_empty() || is_haunted(ghost, reading.memory.total.0);
+    used.then(|| name_or_ghost(&pids, Bytes(ghost)))
+}
+
+/// The same for what was seen before.
+pub(super) fn name_or_ghost(pids: &[u32], bytes: Bytes) -> String {
+    if pids.is_empty() { format!("{bytes} held by no process that can be seen") } else { name(pids) }
+}
+
 /// `pid 4242 (anna: python train.py)`, several joined by commas.
-pub(in crate::engine) fn name(pids: &[u32]) -> String {
+fn name(pids: &[u32]) -> String {
     let named: Vec<String> = pids.iter().take(4).map(|pid| one(*pid)).collect();
     let more = if pids.len() > 4 { format!(" and {} more", pids.len() - 4) } else { String::new() };
     format!("{}{more}", named.join(", "))

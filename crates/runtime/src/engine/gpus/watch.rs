@@ -1,12 +1,13 @@
 //! The thread that looks at the GPUs. NVML can be slow, fail or hang, so nothing waits for this thread without a
 //! limit: the reactor asks, goes on, and hears of the answer; if none comes, it goes on without.
 
+use std::collections::HashSet;
+use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
-use std::io;
 
 use gpulane_gpu::{Glance, NoProbe, Probe, ProbeError, Xid, XidWatch, xid_meaning};
 use gpulane_model::{Attempt, JobId, Millis};
@@ -21,8 +22,8 @@ const LEAVING: Duration = Duration::from_millis(4);
 const CALM: Duration = Duration::from_millis(250);
 const YOUNG: Duration = Duration::from_millis(25);
 const PART: u64 = 100;
-/// Failed looks in a row before we say that we see nothing.
-const FAILURES: u32 = 8;
+/// How long looks at a GPU may fail before it counts as not to be seen.
+const FAILING: Duration = Duration::from_secs(3);
 
 /// What the reactor asks.
 pub(super) enum Ask {
@@ -39,12 +40,23 @@ pub(super) enum Ask {
 pub(super) enum Word {
     Found(Finding),
     /// The answer to `Inspect`.
-    Inspected { gpu: usize, idle: Idle },
-    /// The GPU is gone.
-    Lost { gpu: usize, why: String },
+    Inspected {
+        gpu: usize,
+        idle: Idle,
+    },
+    /// The GPU is gone; why, so that it follows the GPU's name.
+    Lost {
+        gpu: usize,
+        why: String,
+    },
     /// Processes cannot be told apart; said once.
     Namespaced,
-    /// NVML fails; nothing more is to be expected. Said once.
+    /// This GPU cannot be looked at any more, or can again.
+    Sight {
+        gpu: usize,
+        lost: Option<String>,
+    },
+    /// NVML cannot be had; nothing more is to be expected.
     Blind(String),
 }
 
@@ -72,12 +84,12 @@ impl Watch {
         let watcher = Watcher {
             ledger: Ledger::new(uuids.len(), mind_foreign),
             owners: Owners::new(run),
-            lost: vec![false; uuids.len()],
+            sights: uuids.iter().map(|_| Sight::Clear).collect(),
             uuids,
             begun,
             mailbox: Arc::clone(&mailbox),
-            failures: 0,
             namespaced: false,
+            named: HashSet::new(),
         };
         std::thread::Builder::new().name("gpu-watch".into()).spawn(move || watcher.run(&receiver))?;
         Ok(Self { asks, mailbox, begun })
@@ -93,9 +105,10 @@ impl Watch {
         std::mem::take(&mut *self.mailbox.words.lock().unwrap_or_else(PoisonError::into_inner))
     }
 
-    /// Whether the thread was seen to move after this moment.
-    pub(super) fn moved_since(&self, moment: Instant) -> bool {
-        self.begun + Duration::from_millis(self.mailbox.pulse.load(Ordering::Relaxed)) > moment
+    /// How long the thread has not been seen to move. It rests when nothing is to be looked at.
+    pub(super) fn silence(&self) -> Duration {
+        let pulse = Duration::from_millis(self.mailbox.pulse.load(Ordering::Relaxed));
+        self.begun.elapsed().saturating_sub(pulse)
     }
 }
 
@@ -105,16 +118,27 @@ impl AsFd for Watch {
     }
 }
 
+/// How well a GPU can be seen.
+enum Sight {
+    Clear,
+    /// Looks fail since then.
+    Failing(Instant),
+    /// They have failed for so long that this was said.
+    Dark,
+    /// It is gone.
+    Lost,
+}
+
 struct Watcher {
     ledger: Ledger,
     owners: Owners,
     uuids: Vec<String>,
-    lost: Vec<bool>,
+    sights: Vec<Sight>,
     begun: Instant,
     mailbox: Arc<Mailbox>,
-    /// Failed looks in a row.
-    failures: u32,
     namespaced: bool,
+    /// Processes the driver has named since all GPUs were looked at.
+    named: HashSet<u32>,
 }
 
 impl Watcher {
@@ -126,6 +150,7 @@ impl Watcher {
         // Where Xids cannot be had, a lost GPU is found by looking.
         let mut xids = probe.watch_xids(&self.uuids);
         let mut next: Option<Instant> = None;
+        let mut all_at = Instant::now();
         loop {
             self.beat();
             let patience = next.map(|at| at.saturating_duration_since(Instant::now()));
@@ -135,19 +160,30 @@ impl Watcher {
             };
             match ask {
                 Ok(ask) => {
-                    let look = matches!(ask, Ask::Leave { .. });
                     self.answer(&probe, ask);
-                    if !look {
-                        next.get_or_insert_with(Instant::now);
-                        continue;
+                    // Whatever else was asked meanwhile: one look serves all.
+                    while let Ok(ask) = asks.try_recv() {
+                        self.beat();
+                        self.answer(&probe, ask);
                     }
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
             }
-            self.look(&probe);
-            self.hear_of(&mut xids);
-            next = self.interval().map(|interval| Instant::now() + interval);
+            let awaited = self.ledger.awaited();
+            if all_at <= Instant::now() {
+                self.look(&probe, &self.ledger.to_look_at());
+                self.forget_the_gone();
+                self.hear_of(&mut xids);
+                all_at = Instant::now() + self.pace();
+            } else if !awaited.is_empty() {
+                self.look(&probe, &awaited);
+            }
+            next = match (self.ledger.to_look_at().is_empty(), self.ledger.awaited().is_empty()) {
+                (true, _) => None,
+                (false, true) => Some(all_at),
+                (false, false) => Some(all_at.min(Instant::now() + LEAVING)),
+            };
         }
     }
 
@@ -162,7 +198,7 @@ impl Watcher {
             Ask::Inspect { gpu } => {
                 let Some(glance) = self.glance(probe, gpu) else {
                     // Unless it is lost, which was said: what cannot be seen is not refused.
-                    if !self.lost[gpu] {
+                    if !matches!(self.sights[gpu], Sight::Lost) {
                         self.say(Word::Inspected { gpu, idle: Idle::Free { free: u64::MAX } });
                     }
                     return;
@@ -175,17 +211,17 @@ impl Watcher {
         }
     }
 
-    fn look(&mut self, probe: &Probe) {
-        for gpu in self.ledger.to_look_at() {
+    fn look(&mut self, probe: &Probe, gpus: &[usize]) {
+        for gpu in gpus.iter().copied() {
+            self.beat();
             if let Some(glance) = self.glance(probe, gpu) {
                 let owners: Vec<_> =
                     glance.processes.iter().map(|process| self.owners.of(process.pid)).collect();
+                self.named.extend(glance.processes.iter().map(|process| process.pid));
                 self.ledger.look(&Seen { gpu, glance: &glance, owners: &owners });
             }
         }
-        let blind = self.failures >= FAILURES;
-        let findings = if blind { self.ledger.give_up() } else { self.ledger.findings(self.now()) };
-        for finding in findings {
+        for finding in self.ledger.findings(self.now()) {
             if let Finding::Returned { job, .. } = finding {
                 self.owners.remove(job);
             }
@@ -199,12 +235,14 @@ impl Watcher {
 
     /// `None`: it could not be seen; if it is lost, that was said.
     fn glance(&mut self, probe: &Probe, gpu: usize) -> Option<Glance> {
-        if self.lost[gpu] {
+        if matches!(self.sights[gpu], Sight::Lost) {
             return None;
         }
         match probe.glance(&self.uuids[gpu]) {
             Ok(glance) => {
-                self.failures = 0;
+                if matches!(std::mem::replace(&mut self.sights[gpu], Sight::Clear), Sight::Dark) {
+                    self.say(Word::Sight { gpu, lost: None });
+                }
                 Some(glance)
             }
             Err(ProbeError::Lost(why)) => {
@@ -212,10 +250,7 @@ impl Watcher {
                 None
             }
             Err(ProbeError::Failed(why)) => {
-                self.failures += 1;
-                if self.failures == FAILURES {
-                    self.say(Word::Blind(why));
-                }
+                self.fail_to_see(gpu, why);
                 None
             }
         }
@@ -225,28 +260,41 @@ impl Watcher {
         while let Some((uuid, xid)) = xids.next(Duration::ZERO) {
             let gpu = self.uuids.iter().position(|known| *known == uuid);
             if let (Some(gpu), Xid::Device(meaning)) = (gpu, xid_meaning(xid)) {
-                self.lose(gpu, format!("Xid {xid}: {meaning}"));
+                self.lose(gpu, format!("reported Xid {xid}: {meaning}"));
             }
         }
     }
 
     fn lose(&mut self, gpu: usize, why: String) {
-        if !std::mem::replace(&mut self.lost[gpu], true) {
+        if !matches!(std::mem::replace(&mut self.sights[gpu], Sight::Lost), Sight::Lost) {
+            self.ledger.lose_sight(gpu);
             self.say(Word::Lost { gpu, why });
         }
     }
 
-    /// How long until the next look; `None`: nothing is to be seen.
-    fn interval(&self) -> Option<Duration> {
-        if self.ledger.to_look_at().is_empty() {
-            return None;
+    /// One failed look means nothing; several seconds of them do.
+    fn fail_to_see(&mut self, gpu: usize, why: String) {
+        match self.sights[gpu] {
+            Sight::Clear => self.sights[gpu] = Sight::Failing(Instant::now()),
+            Sight::Failing(since) if since.elapsed() > FAILING => {
+                self.sights[gpu] = Sight::Dark;
+                self.ledger.lose_sight(gpu);
+                self.say(Word::Sight { gpu, lost: Some(why) });
+            }
+            _ => {}
         }
-        Some(if self.ledger.anyone_leaves() {
-            LEAVING
-        } else {
-            let young = self.ledger.youngest_unsettled(self.now());
-            young.map_or(CALM, |age| Duration::from_millis(age.0 / PART).clamp(YOUNG, CALM))
-        })
+    }
+
+    /// Processes the driver names no more need no owner.
+    fn forget_the_gone(&mut self) {
+        let named = std::mem::take(&mut self.named);
+        self.owners.keep_only(&named);
+    }
+
+    /// How long until all GPUs of interest are looked at again.
+    fn pace(&self) -> Duration {
+        let young = self.ledger.youngest_unsettled(self.now());
+        young.map_or(CALM, |age| Duration::from_millis(age.0 / PART).clamp(YOUNG, CALM))
     }
 
     fn now(&self) -> Millis {
