@@ -5,11 +5,12 @@
 //! The rooms, in the order in which they build on each other:
 //!
 //! - `input`, `effect`: what goes in and out.
-//! - `demand`, `lanes`: what a job takes, and who holds what.
-//! - `job`, `stages`, `line`: where each job stands, what each stage waits for, which stages have something to start.
+//! - `demand`, `memory`, `devices`, `lanes`: what a job takes, how full each GPU is, and who holds what.
+//! - `job`, `stages`, `line`: where each job stands, what each stage waits for, which queues have something to start.
 //! - `state`: [`Core`] itself and `step`; `restore` makes one from a journal.
-//! - `starts`, `ends`: starting what can start, and what the end of a job means to others.
-//! - `on_*`: one handler per input.
+//! - `starts`, `ends`, `leases`: starting what can start, what the end of a job means to others, GPUs that come and go.
+//! - `on_*`: handlers, a room for each kind of news.
+//! - `rank`, `order`: who goes first where GPUs are shared by memory; `forecast`: how it would go.
 //! - `waiting`, `misfit`, `invariants`: answers about the state; they change nothing.
 
 mod demand;

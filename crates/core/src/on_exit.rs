@@ -41,6 +41,7 @@ impl Core {
         {
             if let Some(peak) = peak {
                 self.learn(job, peak);
+                self.stages[self.plan.job(job).stage.index()].confirmed = true;
             }
             self.set_phase(job, Phase::Publishing { took, cancelled: false });
             self.later.push(Effect::Publish { job, attempt });

@@ -52,6 +52,11 @@ impl Core {
         self.stages[self.stage_of(job).index()].guess.is_some() && !self.jobs[job.index()].alone
     }
 
+    /// Whether what is reserved for jobs like this one was written by a person, or seen from a job's beginning to its end.
+    pub(crate) fn is_sure(&self, job: JobId) -> bool {
+        self.plan.stage_of(job).memory != Memory::Auto || self.stages[self.stage_of(job).index()].confirmed
+    }
+
     /// With `memory = "auto"`: what one job took, others of its stage can be expected to take.
     pub(crate) fn learn(&mut self, job: JobId, peak: Bytes) {
         let stage = self.stage_of(job);

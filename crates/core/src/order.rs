@@ -110,14 +110,13 @@ impl Search<'_> {
     fn makespan(&self, order: &[StageId]) -> f64 {
         let mut core = self.core.for_trial();
         core.set_order(order);
-        let lengths = |job: JobId| core_seconds(self.core, job);
-        run_through(core, &mut { lengths }).makespan
+        run_through(core, &mut |job| length(self.core, job)).makespan
     }
 }
 
 /// Jobs of a stage are not all equally long. An order that is good only if they are is not good: so here each is a little
 /// shorter or longer, spread evenly and always the same.
-fn core_seconds(core: &Core, job: JobId) -> f64 {
+fn length(core: &Core, job: JobId) -> f64 {
     const GOLDEN: f64 = 0.618_033_988_75;
     core.seconds(core.stage_of(job)) * (0.8 + 0.4 * (f64::from(job.0) * GOLDEN).fract())
 }

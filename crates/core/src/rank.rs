@@ -24,6 +24,7 @@ impl Core {
             let measures = self.machine.packing && self.plan.stages[at].memory == Memory::Auto;
             let news = slot.measured.is_none() && slot.unended > 0;
             if let Some(peak) = known.peak.filter(|_| measures && news) {
+                self.stages[at].confirmed = true;
                 self.set_measured(stage, peak, None);
             }
         }

@@ -18,6 +18,8 @@ pub(crate) struct StageSlot {
     pub(crate) alone: Queue,
     /// With `memory = "auto"`, where GPUs are shared by it: what its jobs take, once that is known.
     pub(crate) measured: Option<Measured>,
+    /// A job has shown it from beginning to end, here or in an earlier run; otherwise it may yet turn out to be more.
+    pub(crate) confirmed: bool,
     /// With `memory = "auto"` and nothing measured yet: what is assumed since its first job came to its GPU.
     pub(crate) guess: Option<Guess>,
     /// How long its jobs take, where earlier runs tell.
@@ -68,6 +70,7 @@ impl StageSlot {
         Self {
             plain: Queue::new(demand),
             alone: Queue::new(demand.alone()),
+            confirmed: measured.is_some(),
             measured,
             guess: None,
             seconds: None,

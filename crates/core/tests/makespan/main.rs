@@ -55,13 +55,17 @@ fn sets(kind: (bool, bool), count: usize) -> impl Iterator<Item = Outcome> {
     (0..).map(move |seed| outcome(seed, kind, JITTER)).filter(|outcome| outcome.rounds >= ROUNDS).take(count)
 }
 
-/// At most a tenth longer than any schedule must take, and no longer than first come, first served.
+/// How much longer than first come, first served it may take. Where the order makes no difference, which of two equal jobs
+/// happens to be the longer decides: in 37 of 1203 fresh sets it took longer, by 1.5 % at most.
+const LUCK: f64 = 1.02;
+
+/// Never faster than any schedule can be, never slower than first come, first served but for luck, and at most `most` times
+/// the lower bound.
 fn check(kind: (bool, bool), most: f64) {
     for Outcome { seed, to_bound, to_first_come, .. } in sets(kind, 55) {
         assert!(to_bound <= most, "set {seed} takes {to_bound:.3} times the lower bound");
         assert!(to_bound >= 1.0 - 1e-9, "set {seed} beats the bound: {to_bound:.3}");
-        // Where the order makes no difference, which of two equal jobs happens to be the longer decides.
-        assert!(to_first_come <= 1.005, "set {seed} takes {to_first_come:.4} times as long as first come");
+        assert!(to_first_come <= LUCK, "set {seed} takes {to_first_come:.4} times as long as first come");
     }
 }
 
@@ -80,44 +84,40 @@ fn shares_of_gpus_of_two_sizes() {
     check(KINDS[2], 1.10);
 }
 
-/// Which GPU a job that takes a whole one gets is not part of the order that is looked for: in one of three hundred such sets
-/// that costs a fifth. None of these here.
+/// No claim about a tenth here. Which GPU a job that takes a whole one gets is not part of the order that is looked for: in 7
+/// of 322 fresh sets that cost more than a tenth, 27 % at most.
 #[test]
 fn shares_and_whole_gpus_of_two_sizes() {
-    check(KINDS[3], 1.10);
+    check(KINDS[3], f64::INFINITY);
 }
 
+/// On seeds that played no part in choosing the rules, with the short sets shown too.
 #[test]
 #[ignore = "a look at the figures, not a test"]
 #[allow(clippy::print_stdout)]
 fn distribution() {
-    for jitter in [0.2, 0.0] {
-        for kind in KINDS {
-            let mut outcomes: Vec<Outcome> = (0..400).map(|seed| outcome(seed, kind, jitter)).collect();
-            outcomes.retain(|outcome| outcome.rounds >= ROUNDS);
-            let mut sorted: Vec<f64> = outcomes.iter().map(|outcome| outcome.to_bound).collect();
-            sorted.sort_by(f64::total_cmp);
-            let mut first: Vec<f64> = outcomes.iter().map(|outcome| outcome.to_first_come).collect();
-            first.sort_by(f64::total_cmp);
-            let at = |sorted: &[f64], percent: usize| sorted[(sorted.len() - 1) * percent / 100];
-            println!(
-                "jitter {jitter}, mixed {}, whole {}: {} sets; to bound: median {:.4}, 90 % {:.4}, worst {:.4}; \
-                 to first come: best {:.3}, median {:.3}, worst {:.4}, worse in {}",
-                kind.0,
-                kind.1,
-                sorted.len(),
-                at(&sorted, 50),
-                at(&sorted, 90),
-                at(&sorted, 100),
-                at(&first, 0),
-                at(&first, 50),
-                at(&first, 100),
-                first.iter().filter(|ratio| **ratio > 1.0).count(),
-            );
-            outcomes.sort_by(|one, other| other.to_bound.total_cmp(&one.to_bound));
-            for outcome in &outcomes[..3] {
-                println!("   seed {}: {:.3} at {:.0} rounds", outcome.seed, outcome.to_bound, outcome.rounds);
-            }
+    for kind in KINDS {
+        let all: Vec<Outcome> = (10_000..10_400).map(|seed| outcome(seed, kind, JITTER)).collect();
+        for rounds in [0.0, ROUNDS] {
+            let sets: Vec<&Outcome> = all.iter().filter(|outcome| outcome.rounds >= rounds).collect();
+            println!("mixed {}, whole {}, at least {rounds} rounds: {} sets", kind.0, kind.1, sets.len());
+            tell("to the bound", 1.10, sets.iter().map(|outcome| outcome.to_bound));
+            tell("to first come", 1.0, sets.iter().map(|outcome| outcome.to_first_come));
         }
     }
+}
+
+#[allow(clippy::print_stdout)]
+fn tell(what: &str, limit: f64, ratios: impl Iterator<Item = f64>) {
+    let mut ratios: Vec<f64> = ratios.collect();
+    ratios.sort_by(f64::total_cmp);
+    let at = |percent: usize| ratios[(ratios.len() - 1) * percent / 100];
+    let over = ratios.iter().filter(|ratio| **ratio > limit).count();
+    println!(
+        "   {what}: best {:.4}, median {:.4}, 90 % {:.4}, worst {:.4}; above {limit} in {over}",
+        at(0),
+        at(50),
+        at(90),
+        at(100)
+    );
 }

@@ -251,7 +251,6 @@ impl Oracle {
                 Effect::SetTimer { timer: Timer::RetryHeld, .. } => {
                     (self.hold, self.scarce) = (Hold::Held, false);
                 }
-                Effect::Want { .. } | Effect::Release { .. } => {}
                 Effect::SetTimer { timer: Timer::Retry { job }, .. } => {
                     self.delayed.insert(*job);
                 }

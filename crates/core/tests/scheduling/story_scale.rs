@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use gpulane_core::{Core, Effect, Input};
 use gpulane_model::{Millis, Plan, ProcessExit, RunState, StageId};
 
-use crate::scene::{gpus, plan, stage};
+use crate::scene::{gpus, packed, plan, share, stage};
 
 /// Answers every effect with success until the run is over.
 fn run_through(plan: &std::sync::Arc<Plan>, machine: gpulane_model::Machine) -> Core {
@@ -47,6 +47,14 @@ fn a_hundred_thousand_jobs_and_their_followers() {
     let start = Instant::now();
     let core = run_through(&plan, gpus(8, 1));
     assert_eq!(core.counts().succeeded, 100_000);
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
+}
+
+#[test]
+fn fifty_thousand_jobs_packed_on_eight_gpus() {
+    let plan = plan(vec![share("large", 10_000, 20), share("small", 40_000, 3)]);
+    let start = Instant::now();
+    assert_eq!(run_through(&plan, packed(&[80; 8])).counts().succeeded, 50_000);
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
 }
 

@@ -47,6 +47,12 @@ impl Oracle {
                 rooms.held.remove(gpu);
             }
             Input::GpuLost { gpu, .. } => self.lose(*gpu, None),
+            Input::PeakSeen { job, peak, .. } => {
+                let busy = self.busy.get_mut(job).filter(|busy| busy.reserve.is_some_and(|has| *peak > has));
+                if let Some(busy) = busy {
+                    busy.reserve = Some(reserve_for(*peak));
+                }
+            }
             _ => {}
         }
     }
@@ -72,8 +78,8 @@ impl Oracle {
             ProcessExit::Code(_) => FailReason::Exit,
             ProcessExit::Signal(_) => FailReason::Signal,
         };
-        let smallest = busy.gpus.iter().map(|gpu| self.machine.gpus[gpu.index()].usable()).max();
-        let partly = busy.reserve.is_some_and(|reserve| smallest.is_some_and(|has| reserve < has))
+        let largest = busy.gpus.iter().map(|gpu| self.machine.gpus[gpu.index()].usable()).max();
+        let partly = busy.reserve.is_some_and(|reserve| largest.is_some_and(|has| reserve < has))
             || (!self.machine.packing && self.machine.lanes_per_gpu > 1 && !busy.gpus.is_empty());
         match trouble {
             Trouble::HostOom(_) => own(FailReason::HostOom),
@@ -103,7 +109,10 @@ impl Oracle {
     /// What a job that starts has, told or guessed.
     pub(super) fn has_reserved(&self, job: JobId, gpus: &[GpuIndex], told: Option<Bytes>) -> Option<Bytes> {
         let stage = self.plan.job(job).stage.index();
-        let guess = self.folded.guessed[stage].and_then(|guess| self.share(stage, guess));
+        let auto = self.plan.stages[stage].memory == Memory::Auto && self.machine.packing;
+        let measured = self.folded.measured[stage].map(|measured| measured.reserve);
+        let guess = measured.or(self.folded.guessed[stage]).filter(|_| auto);
+        let guess = guess.and_then(|guess| self.share(stage, guess));
         // What is more than the GPUs left have is taken whole.
         let fits = |guess: &Bytes| gpus.iter().all(|gpu| *guess <= self.machine.gpus[gpu.index()].usable());
         told.or(guess.filter(|_| !self.folded.job(job).alone).filter(fits))
@@ -194,13 +203,7 @@ impl Oracle {
                 }));
                 self.on_expectation(stage, Bytes(*reserve), false);
             }
-            Event::MemoryExceeded { job, peak, reserved } => {
-                assert!(peak > reserved);
-                let job = self.folded.find(job).unwrap();
-                if let Some(busy) = self.busy.get_mut(&job) {
-                    busy.reserve = Some(reserve_for(Bytes(*peak)));
-                }
-            }
+            Event::MemoryExceeded { peak, reserved, .. } => assert!(peak > reserved),
             Event::GpuQuarantined { .. } => assert!(self.rooms.as_ref().is_some_and(Rooms::any_lost)),
             _ => {}
         }

@@ -208,7 +208,8 @@ impl Ledger {
             let seen = |gpu: &usize| self.accounts[*gpu].sees(*job);
             let most = followed.gpus.iter().filter_map(held).max().unwrap_or(0);
             let load = followed.gpus.iter().filter_map(|gpu| self.accounts[*gpu].latest.as_ref()?.load).max();
-            let settled = followed.plateau.look(now, most, load);
+            let alone = followed.gpus.iter().all(|gpu| on[*gpu] == 1);
+            let settled = followed.plateau.look(now, most, load, alone);
             followed.peak = followed.peak.max(most);
             // What only the whole GPU tells is sure when the job is done growing, as long as it is alone.
             let grew = followed.peak > followed.told + followed.told / 100 && followed.gpus.iter().any(seen);

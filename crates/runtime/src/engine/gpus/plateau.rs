@@ -5,8 +5,10 @@ use gpulane_model::Millis;
 
 /// The shortest while.
 const LEAST: Millis = Millis(1000);
-/// A job that took long to come this far is given as much longer: the while is at least this part of its age.
+/// A job that took long to come this far is given as much longer: the while is at least this part of its age. Beside others
+/// it may be they who keep the GPU busy, so more is asked for.
 const PART: u64 = 5;
+const PART_BESIDE_OTHERS: u64 = 2;
 /// Growth below this part (one in …) is noise of the allocator.
 const NOISE: u64 = 50;
 
@@ -29,15 +31,16 @@ impl Plateau {
         now.since(self.begun)
     }
 
-    /// Takes in a look; `load`: how busy its GPU was. Whether it has settled.
-    pub(super) fn look(&mut self, now: Millis, held: u64, load: Option<u32>) -> bool {
+    /// Takes in a look; `load`: how busy its GPU was; `alone`: nobody else is on it. Whether it has settled.
+    pub(super) fn look(&mut self, now: Millis, held: u64, load: Option<u32>, alone: bool) -> bool {
         if held > self.height + self.height / NOISE {
             (self.height, self.grew, self.looks, self.busy) = (held, now, 0, 0);
             return false;
         }
         self.looks += 1;
         self.busy += u32::from(load.is_none_or(|percent| percent > 0));
-        let while_ = Millis((now.since(self.begun).0 / PART).max(LEAST.0));
+        let part = if alone { PART } else { PART_BESIDE_OTHERS };
+        let while_ = Millis((now.since(self.begun).0 / part).max(LEAST.0));
         // Holding memory is not enough: weights may be loaded long before the first step, which takes the most.
         self.height > 0 && now.since(self.grew) >= while_ && self.busy * 2 > self.looks
     }
@@ -50,7 +53,7 @@ mod tests {
     /// Looks every 100 ms; returns when it settled.
     fn settles(held: impl Fn(u64) -> u64, load: impl Fn(u64) -> u32) -> Option<u64> {
         let mut plateau = Plateau::new(Millis(0));
-        (0..600).map(|at| at * 100).find(|at| plateau.look(Millis(*at), held(*at), Some(load(*at))))
+        (0..600).map(|at| at * 100).find(|at| plateau.look(Millis(*at), held(*at), Some(load(*at)), true))
     }
 
     #[test]
