@@ -23,6 +23,8 @@ pub enum Effect {
         cpus: u32,
         /// What it may take of each of its GPUs, where it shares them by memory; `None`: all, or not counted.
         reserve: Option<Bytes>,
+        /// That is what it takes as far as is known; otherwise it may yet turn out to be more, and is nothing to hold it to.
+        firm: bool,
     },
     /// End a process tree. Answered by its `JobExited`.
     Terminate {

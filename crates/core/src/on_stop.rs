@@ -67,7 +67,7 @@ impl Core {
     /// `insists`: KILL, also if it was already asked to end.
     fn interrupt_job(&mut self, job: JobId, insists: bool) {
         match self.phase(job) {
-            Phase::Starting { lane, ending: Ending::No } => {
+            Phase::Starting { lane, ending: Ending::No | Ending::MadeRoom } => {
                 self.set_phase(job, Phase::Starting { lane, ending: Ending::Interrupted });
             }
             Phase::Running { lane, ending, since } => {

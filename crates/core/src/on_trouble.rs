@@ -37,7 +37,8 @@ impl Core {
             gpu: lane.and_then(|lane| self.machine.gpu_of(lane)),
             neighbours: lane.map(|lane| self.lanes.neighbours(job, lane).collect()).unwrap_or_default(),
             shared: booking.is_some_and(|booking| booking.shared),
-            partly: part.is_some_and(partly),
+            // One that has outgrown its share was given less than all, whatever it has booked since.
+            partly: part.is_some_and(partly) || booking.is_some_and(|booking| booking.exceeded),
             reserved: booking.and_then(|booking| booking.demand.reserve(&self.machine)),
         }
     }

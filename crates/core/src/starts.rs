@@ -143,10 +143,9 @@ impl Core {
             }
             Demand::Cores(_) => GpuSet::from_iter([]),
         };
-        // What may yet turn out to be more is nothing to hold a job to.
-        let reserve = demand.reserve(&self.machine).filter(|_| self.is_sure(job));
+        let (reserve, firm) = (demand.reserve(&self.machine), self.is_sure(job));
         let cpus = self.threads(next.queue.stage, demand);
-        effects.push(Effect::Spawn { job, attempt, lane, gpus, cpus, reserve });
+        effects.push(Effect::Spawn { job, attempt, lane, gpus, cpus, reserve, firm });
         true
     }
 

@@ -32,6 +32,8 @@ struct Busy {
     reserve: Option<Bytes>,
     /// Another was on one of its GPUs at some time.
     shared: bool,
+    /// It was said to hold more than it was given.
+    exceeded: bool,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]

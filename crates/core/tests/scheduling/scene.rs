@@ -260,9 +260,10 @@ impl Story {
     fn tell(&self, effect: &Effect) -> String {
         let name = |job: &JobId| self.plan.job_name(*job);
         match effect {
-            Effect::Spawn { job, attempt, lane, gpus, cpus, reserve } => {
+            Effect::Spawn { job, attempt, lane, gpus, cpus, reserve, firm } => {
                 let gpus: Vec<String> = gpus.iter().map(ToString::to_string).collect();
-                let reserve = reserve.map_or_else(String::new, |bytes| format!(" with {bytes}"));
+                let with = if *firm { " with" } else { " with about" };
+                let reserve = reserve.map_or_else(String::new, |bytes| format!("{with} {bytes}"));
                 format!(
                     "spawn {} #{attempt} lane {lane} gpus [{}] cpus {cpus}{reserve}",
                     name(job),

@@ -17,7 +17,7 @@ fn until_one_is_measured_each_has_a_gpu_then_they_are_packed_at_once() {
 
     let told = run.peak("train/0", 1, 1000, true);
     assert_eq!(starts(&told).len(), 12, "all others beside it: {told:?}");
-    assert_eq!(told[0], "spawn train/1 #1 lane 1 gpus [0] cpus 1", "it may yet be more: no cap");
+    assert_eq!(told[0], "spawn train/1 #1 lane 1 gpus [0] cpus 1 with about 1.3 GiB");
     assert_eq!(told[12], "train takes 1000 MiB as train/0 shows, 1.3 GiB reserved");
 }
 
@@ -27,7 +27,7 @@ fn at_its_first_sign_on_the_gpu_others_start_beside_it_on_a_guess() {
     run.spawned("train/0", 1);
     let told = run.peak("train/0", 1, 14, false);
     assert_eq!(starts(&told).len(), 5, "4 GiB are guessed for each: {told:?}");
-    assert_eq!(told[0], "spawn train/1 #1 lane 1 gpus [0] cpus 1", "a guess is nothing to hold a job to");
+    assert_eq!(told[0], "spawn train/1 #1 lane 1 gpus [0] cpus 1 with about 4 GiB");
     assert_eq!(run.peak("train/0", 1, 900, false), [""; 0], "the guess still holds");
     let told = run.peak("train/0", 1, 1000, true);
     assert_eq!(starts(&told).len(), 7, "now it is known: {told:?}");

@@ -19,6 +19,7 @@ const AGAIN: Millis = Millis(250);
 impl Reactor<'_> {
     /// The core could use so many more GPUs.
     pub(super) fn want_gpus(&mut self, count: u32) {
+        self.tell_useful();
         if let Some(gpus) = &mut self.gpus {
             let news = gpus.want(count);
             self.on_gpu_news(news);
@@ -55,6 +56,7 @@ impl Reactor<'_> {
 
     /// Another run may have given a GPU back.
     pub(super) fn on_leases_changed(&mut self) {
+        self.tell_useful();
         if let Some(gpus) = &mut self.gpus {
             gpus.clear_changes();
             let news = gpus.reach_out();
@@ -65,11 +67,21 @@ impl Reactor<'_> {
     /// Time to look again at what was asked and not answered, wanted and not had.
     pub(super) fn on_gpu_alarm(&mut self) {
         self.gpus_alarm = false;
+        self.tell_useful();
         let Some(gpus) = &mut self.gpus else { return };
         let mut news = gpus.check_pulse();
         news.extend(gpus.reach_out());
         self.on_gpu_news(news);
         self.look_after_gpus();
+    }
+
+    /// A GPU too small for all that is ready would come and go for nothing.
+    fn tell_useful(&mut self) {
+        let gpus = 0..self.prepared.machine.gpus.len();
+        let useful = gpus.map(|gpu| self.core.could_use(GpuIndex::at(gpu))).collect();
+        if let Some(gpus) = &mut self.gpus {
+            gpus.set_useful(useful);
+        }
     }
 
     fn look_after_gpus(&mut self) {

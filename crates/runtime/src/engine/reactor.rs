@@ -47,7 +47,7 @@ const LEASES: u64 = 7 << 32;
 
 pub(super) struct Reactor<'a> {
     pub(super) prepared: &'a mut Prepared,
-    core: Core,
+    pub(super) core: Core,
     journal: Journal,
     pub(super) epoll: OwnedFd,
     /// Rung when there is a request; `None` where FIFOs cannot be had.
@@ -342,7 +342,8 @@ impl<'a> Reactor<'a> {
 
     fn perform(&mut self, effect: Effect) {
         match effect {
-            Effect::Spawn { job, attempt, lane, gpus, cpus, reserve } => {
+            Effect::Spawn { job, attempt, lane, gpus, cpus, reserve, firm } => {
+                let reserve = reserve.filter(|_| firm);
                 let extra = self.mps_environment(job, &gpus);
                 let keep = self.gpus.as_ref().map(|owned| owned.leases_of(&gpus)).unwrap_or_default();
                 let start =

@@ -79,7 +79,8 @@ impl Oracle {
             ProcessExit::Signal(_) => FailReason::Signal,
         };
         let largest = busy.gpus.iter().map(|gpu| self.machine.gpus[gpu.index()].usable()).max();
-        let partly = busy.reserve.is_some_and(|reserve| largest.is_some_and(|has| reserve < has))
+        let partly = busy.exceeded
+            || busy.reserve.is_some_and(|reserve| largest.is_some_and(|has| reserve < has))
             || (!self.machine.packing && self.machine.lanes_per_gpu > 1 && !busy.gpus.is_empty());
         match trouble {
             Trouble::HostOom(_) => own(FailReason::HostOom),
@@ -104,18 +105,6 @@ impl Oracle {
                 busy.doom.get_or_insert(FailReason::Lost);
             }
         }
-    }
-
-    /// What a job that starts has, told or guessed.
-    pub(super) fn has_reserved(&self, job: JobId, gpus: &[GpuIndex], told: Option<Bytes>) -> Option<Bytes> {
-        let stage = self.plan.job(job).stage.index();
-        let auto = self.plan.stages[stage].memory == Memory::Auto && self.machine.packing;
-        let measured = self.folded.measured[stage].map(|measured| measured.reserve);
-        let guess = measured.or(self.folded.guessed[stage]).filter(|_| auto);
-        let guess = guess.and_then(|guess| self.share(stage, guess));
-        // What is more than the GPUs left have is taken whole.
-        let fits = |guess: &Bytes| gpus.iter().all(|gpu| *guess <= self.machine.gpus[gpu.index()].usable());
-        told.or(guess.filter(|_| !self.folded.job(job).alone).filter(fits))
     }
 
     /// Whether the job may be ended to make room: it was started on a guess and has not come to its GPU.
@@ -203,7 +192,13 @@ impl Oracle {
                 }));
                 self.on_expectation(stage, Bytes(*reserve), false);
             }
-            Event::MemoryExceeded { peak, reserved, .. } => assert!(peak > reserved),
+            Event::MemoryExceeded { job, peak, reserved } => {
+                assert!(peak > reserved);
+                let job = self.folded.find(job).unwrap();
+                if let Some(busy) = self.busy.get_mut(&job) {
+                    busy.exceeded = true;
+                }
+            }
             Event::GpuQuarantined { .. } => assert!(self.rooms.as_ref().is_some_and(Rooms::any_lost)),
             _ => {}
         }

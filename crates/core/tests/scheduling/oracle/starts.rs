@@ -9,7 +9,7 @@ use super::{Busy, Doing, Hold, Oracle};
 
 impl Oracle {
     pub(super) fn on_spawn(&mut self, spawn: &Effect) {
-        let Effect::Spawn { job, attempt, lane, gpus, cpus, reserve } = spawn else { return };
+        let Effect::Spawn { job, attempt, lane, gpus, cpus, reserve, .. } = spawn else { return };
         let stage = self.plan.job(*job).stage;
         assert!(!self.interrupted, "nothing starts in an interrupted run");
         assert!(self.is_runnable(*job), "{spawn:?} is not runnable");
@@ -28,7 +28,7 @@ impl Oracle {
             );
             assert_eq!(self.first_in_line(true), Some(stage), "cores are given in order");
         } else if self.rooms.is_some() {
-            self.check_room(*job, *lane, &gpus, self.has_reserved(*job, &gpus, *reserve));
+            self.check_room(*job, *lane, &gpus, *reserve);
         } else {
             self.check_placement(stage, *lane, &gpus);
         }
@@ -40,10 +40,10 @@ impl Oracle {
         }
         self.used[job.index()] += 1;
         let shared = self.join(&gpus);
-        let (attempt, lane, reserve) = (*attempt, *lane, self.has_reserved(*job, &gpus, *reserve));
+        let (attempt, lane, reserve) = (*attempt, *lane, *reserve);
         self.seen.remove(job);
         let (doing, doom, told) = (Doing::Asked, None, None);
-        let busy = Busy { attempt, doing, lane, gpus, doom, told, reserve, shared };
+        let busy = Busy { attempt, doing, lane, gpus, doom, told, reserve, shared, exceeded: false };
         assert!(self.busy.insert(*job, busy).is_none());
     }
 

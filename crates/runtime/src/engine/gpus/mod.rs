@@ -134,6 +134,11 @@ impl Gpus {
         news
     }
 
+    /// Which GPUs any of the jobs could run on; others are not asked for.
+    pub(super) fn set_useful(&mut self, useful: Vec<bool>) {
+        self.standing.set_useful(useful);
+    }
+
     /// Whether something was asked or wanted that has not come.
     pub(super) fn is_expecting(&self) -> bool {
         self.standing.is_waiting() || self.expects_words()

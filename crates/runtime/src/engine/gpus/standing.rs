@@ -30,6 +30,8 @@ pub(super) struct Standing {
     places: Vec<Place>,
     /// How many more the core could use.
     wanted: u32,
+    /// By GPU: whether any of its jobs could run there.
+    useful: Vec<bool>,
     /// What was last said about waiting.
     said: Option<String>,
 }
@@ -47,12 +49,17 @@ impl Standing {
             usable: machine.gpus.iter().map(gpulane_model::Gpu::usable).collect(),
             headroom,
             wanted: 0,
+            useful: vec![true; machine.gpus.len()],
             said: None,
         }
     }
 
     pub(super) fn want(&mut self, count: u32) {
         self.wanted = count;
+    }
+
+    pub(super) fn set_useful(&mut self, useful: Vec<bool>) {
+        self.useful = useful;
     }
 
     /// Leases as many GPUs as are wanted and free; they are to be looked at before they are granted.
@@ -66,7 +73,7 @@ impl Standing {
                 break;
             }
             let Place::Away { why, not_before } = place else { continue };
-            if not_before.is_some_and(|at| at > Instant::now()) {
+            if !self.useful[gpu] || not_before.is_some_and(|at| at > Instant::now()) {
                 continue;
             }
             match leases.try_take(&self.uuids[gpu]) {
@@ -99,7 +106,7 @@ impl Standing {
     fn stand_in_line(&mut self, missing: usize) {
         let Some(leases) = &mut self.leases else { return };
         let away = |(gpu, place): (usize, &Place)| {
-            matches!(place, Place::Away { .. }).then(|| self.uuids[gpu].clone())
+            (matches!(place, Place::Away { .. }) && self.useful[gpu]).then(|| self.uuids[gpu].clone())
         };
         let away: Vec<String> = self.places.iter().enumerate().filter_map(away).collect();
         if missing == 0 || away.is_empty() {
