@@ -99,7 +99,13 @@ mod tests {
         let mut line = String::new();
         let mut out = std::io::BufReader::new(shell.stdout.take().unwrap());
         std::io::BufRead::read_line(&mut out, &mut line).unwrap();
-        (shell, line.trim().parse().unwrap())
+        let child = line.trim().parse().unwrap();
+        // Its own command is to be seen once it has become it.
+        let command = || std::fs::read(format!("/proc/{child}/cmdline")).unwrap();
+        while !command().starts_with(b"sleep") {
+            std::thread::yield_now();
+        }
+        (shell, child)
     }
 
     fn end(mut shell: std::process::Child, child: u32) {

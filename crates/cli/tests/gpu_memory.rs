@@ -93,7 +93,7 @@ fn auto_does_not_wait_for_the_first_to_end() {
     let (nvml, gpulane) = on(&["24GiB"]);
     nvml.set(|script| script["gpus"][0]["load"] = 60.into());
     // The first goes on until it sees that another has started.
-    let script = r#"if [ {seed} = 0 ]; then until [ -e other ]; do sleep 0.05; done; else touch other; fi"#;
+    let script = "if [ {seed} = 0 ]; then until [ -e other ]; do sleep 0.05; done; else touch other; fi";
     assert_ok(&gpulane.run(&plan("memory = \"auto\"", "2GiB", script, 3), "all"));
     assert_eq!(gpulane.jobs_in("job_started")[0], "s/take=2GiB,seed=0");
 }

@@ -3,7 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // a test fails by panicking
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use gpulane_testkit::{FakeNvml, Gpulane, processes};
@@ -29,18 +29,18 @@ impl Random {
     }
 }
 
-fn is_finished(run: &PathBuf) -> bool {
+fn is_finished(run: &Path) -> bool {
     let journal = std::fs::read_to_string(run.join("journal.jsonl")).unwrap_or_default();
     journal.lines().last().is_some_and(|line| line.contains("\"run_finished\""))
 }
 
-fn is_live(run: &PathBuf) -> bool {
+fn is_live(run: &Path) -> bool {
     let Ok(lock) = std::fs::File::open(run.join("lock")) else { return false };
     rustix::fs::flock(&lock, rustix::fs::FlockOperation::NonBlockingLockExclusive).is_err()
 }
 
 /// Kills an engine or a guardian of one of our runs.
-fn kill_one(random: &mut Random, root: &std::path::Path) -> bool {
+fn kill_one(random: &mut Random, root: &Path) -> bool {
     let orders = format!("\"dir\":\"{}", root.display());
     let insiders: Vec<i32> = processes()
         .into_iter()
@@ -70,7 +70,7 @@ fn no_gpu_is_ever_booked_twice() {
     }
     let mut random = Random(0x5eed_1234_9876);
     let (begun, mut kills) = (Instant::now(), 0);
-    while !runs.iter().all(is_finished) {
+    while !runs.iter().all(|run| is_finished(run)) {
         assert!(
             begun.elapsed() < DEADLINE,
             "stuck: {:?}",

@@ -1,6 +1,8 @@
 //! The reactor's dealings with GPUs: effects about them performed, news of them passed on, and a job's end held back
 //! until its memory is back.
 
+use std::collections::{HashMap, HashSet};
+
 use gpulane_core::{Input, Trouble};
 use gpulane_model::{Attempt, Bytes, Event, ExitCode, GpuIndex, JobId, Memory, Millis, ProcessExit};
 use rustix::process::{Pid, Signal};
@@ -11,6 +13,7 @@ use super::gpus::{Exit, Gpus, Newcomer, News};
 use super::mps::Mps;
 use super::reactor::Reactor;
 use super::trouble::{self, OomKills, Sign};
+use crate::experience::Experience;
 use crate::process::tree;
 
 /// How often leases and unanswered questions are looked after while there are any.
@@ -20,7 +23,7 @@ impl Reactor<'_> {
     /// The core could use so many more GPUs.
     pub(super) fn want_gpus(&mut self, count: u32) {
         self.tell_useful();
-        if let Some(gpus) = &mut self.gpus {
+        if let Some(gpus) = &mut self.sharing.gpus {
             let news = gpus.want(count);
             self.on_gpu_news(news);
             self.look_after_gpus();
@@ -30,26 +33,28 @@ impl Reactor<'_> {
 
     /// `--wait` counts from when the first GPU is wanted and not there.
     fn count_the_wait(&mut self, wanted: u32) {
-        if let Some(wait) = self.prepared.wait.filter(|_| wanted > 0 && !self.any_gpu && !self.wait_counts) {
-            self.wait_counts = true;
+        if let Some(wait) =
+            self.prepared.wait.filter(|_| wanted > 0 && !self.sharing.any_gpu && !self.sharing.wait_counts)
+        {
+            self.sharing.wait_counts = true;
             let at = self.clock.now().after(wait);
             self.clock.set(at, Alarm::WaitedEnough);
         }
     }
 
     pub(super) fn release_gpu(&mut self, gpu: GpuIndex) {
-        if !self.places.values().any(|place| place.mps) {
+        if !self.sharing.places.values().any(|place| place.mps) {
             // Its server would be a stranger on the GPU to whoever has it next.
-            self.mps = None;
+            self.sharing.mps.take();
         }
-        if let Some(gpus) = &mut self.gpus {
+        if let Some(gpus) = &mut self.sharing.gpus {
             gpus.release(gpu);
         }
     }
 
     /// The watching thread has something to say.
     pub(super) fn hear_of_gpus(&mut self) {
-        let news = self.gpus.as_mut().map(Gpus::take).unwrap_or_default();
+        let news = self.sharing.gpus.as_mut().map(Gpus::take).unwrap_or_default();
         self.on_gpu_news(news);
         self.look_after_gpus();
     }
@@ -57,7 +62,7 @@ impl Reactor<'_> {
     /// Another run may have given a GPU back.
     pub(super) fn on_leases_changed(&mut self) {
         self.tell_useful();
-        if let Some(gpus) = &mut self.gpus {
+        if let Some(gpus) = &mut self.sharing.gpus {
             gpus.clear_changes();
             let news = gpus.reach_out();
             self.on_gpu_news(news);
@@ -66,9 +71,9 @@ impl Reactor<'_> {
 
     /// Time to look again at what was asked and not answered, wanted and not had.
     pub(super) fn on_gpu_alarm(&mut self) {
-        self.gpus_alarm = false;
+        self.sharing.gpus_alarm = false;
         self.tell_useful();
-        let Some(gpus) = &mut self.gpus else { return };
+        let Some(gpus) = &mut self.sharing.gpus else { return };
         let mut news = gpus.check_pulse();
         news.extend(gpus.reach_out());
         self.on_gpu_news(news);
@@ -79,19 +84,19 @@ impl Reactor<'_> {
     fn tell_useful(&mut self) {
         let gpus = 0..self.prepared.machine.gpus.len();
         let useful = gpus.map(|gpu| self.core.could_use(GpuIndex::at(gpu))).collect();
-        if let Some(gpus) = &mut self.gpus {
+        if let Some(gpus) = &mut self.sharing.gpus {
             gpus.set_useful(useful);
         }
     }
 
     fn look_after_gpus(&mut self) {
-        let Some(gpus) = &self.gpus else { return };
-        if let Some(changes) = gpus.changes().filter(|_| !self.changes_watched) {
+        let Some(gpus) = &self.sharing.gpus else { return };
+        if let Some(changes) = gpus.changes().filter(|_| !self.sharing.changes_watched) {
             // If it cannot be watched, the alarm finds changes too.
-            self.changes_watched = super::reactor::watch_changes(&self.epoll, changes);
+            self.sharing.changes_watched = super::reactor::watch_changes(&self.epoll, changes);
         }
-        if !self.gpus_alarm && gpus.is_expecting() {
-            self.gpus_alarm = true;
+        if !self.sharing.gpus_alarm && gpus.is_expecting() {
+            self.sharing.gpus_alarm = true;
             let at = self.clock.now().after(AGAIN);
             self.clock.set(at, Alarm::Gpus);
         }
@@ -101,7 +106,7 @@ impl Reactor<'_> {
         for news in news {
             match news {
                 News::Tell(input) => {
-                    self.any_gpu |= matches!(input, Input::GpuGranted { .. });
+                    self.sharing.any_gpu |= matches!(input, Input::GpuGranted { .. });
                     self.feed(input);
                 }
                 News::Note(text) => self.prepared.link.note(&text),
@@ -116,8 +121,8 @@ impl Reactor<'_> {
 
     /// `--wait` is over and no GPU has come.
     pub(super) fn on_waited_enough(&mut self) {
-        self.wait_counts = false;
-        if self.any_gpu || !self.gpus.as_ref().is_some_and(Gpus::is_waiting) {
+        self.sharing.wait_counts = false;
+        if self.sharing.any_gpu || !self.sharing.gpus.as_ref().is_some_and(Gpus::is_waiting) {
             return;
         }
         let waited = self.prepared.wait.unwrap_or_default();
@@ -129,8 +134,8 @@ impl Reactor<'_> {
 
     /// A job's processes are gone; on a GPU it has not ended until its memory is back.
     pub(super) fn on_gone(&mut self, job: JobId, attempt: Attempt, exit: ProcessExit, left: u32) {
-        let exit = Exit { attempt, exit, left };
-        let waits = self.gpus.as_mut().is_some_and(|gpus| gpus.leave(job, exit));
+        let exit = Exit { attempt, how: exit, left };
+        let waits = self.sharing.gpus.as_mut().is_some_and(|gpus| gpus.leave(job, exit));
         if waits {
             self.look_after_gpus();
         } else {
@@ -140,8 +145,8 @@ impl Reactor<'_> {
 
     /// `ago`: how long its memory was awaited since.
     fn on_exited(&mut self, job: JobId, exit: Exit, ago: Millis, peak: Option<Bytes>) {
-        let Exit { attempt, exit, left } = exit;
-        let place = self.places.remove(&job).unwrap_or_default();
+        let Exit { attempt, how: exit, left } = exit;
+        let place = self.sharing.places.remove(&job).unwrap_or_default();
         let trouble = if exit.success() { None } else { self.trouble(job, attempt, exit, &place) };
         self.feed(Input::JobExited { job, attempt, exit, left, ago, peak, trouble });
     }
@@ -172,8 +177,8 @@ impl Reactor<'_> {
     pub(super) fn follow_on_gpus(&mut self, start: &Start<'_>, pid: Pid) {
         let oom_kills = Some(self.oom_kills_now());
         let placed = Placed { gpus: start.gpus.to_vec(), mps: !start.extra.is_empty(), oom_kills };
-        self.places.insert(start.job, placed);
-        let Some(gpus) = &mut self.gpus else { return };
+        self.sharing.places.insert(start.job, placed);
+        let Some(gpus) = &mut self.sharing.gpus else { return };
         gpus.follow(Newcomer {
             job: start.job,
             attempt: start.attempt,
@@ -187,11 +192,11 @@ impl Reactor<'_> {
     /// thousands of starts.
     fn oom_kills_now(&mut self) -> OomKills {
         let now = self.clock.now();
-        match self.oom_kills {
+        match self.sharing.oom_kills {
             Some((at, kills)) if now.since(at) < AGAIN => kills,
             _ => {
                 let kills = OomKills::now();
-                self.oom_kills = Some((now, kills));
+                self.sharing.oom_kills = Some((now, kills));
                 kills
             }
         }
@@ -208,30 +213,30 @@ impl Reactor<'_> {
             Memory::Auto => true,
             Memory::Exclusive => false,
         };
-        let of_use = stage.mps && shares && plan.jobs.len() > 1 && !gpus.is_empty() && self.gpus.is_some();
-        if !of_use || self.alone.contains(&job) {
+        let of_use =
+            stage.mps && shares && plan.jobs.len() > 1 && !gpus.is_empty() && self.sharing.gpus.is_some();
+        if !of_use || self.sharing.alone.contains(&job) {
             return Vec::new();
         }
-        if self.mps.as_ref().is_some_and(|mps| mps.as_ref().is_some_and(|mps| !mps.is_alive())) {
+        if matches!(&self.sharing.mps, Daemon::Runs(mps) if !mps.is_alive()) {
             self.prepared.link.note("the MPS daemon has ended; starting another");
-            self.mps = None;
+            self.sharing.mps = Daemon::NotYet;
         }
-        if self.mps.is_none() {
+        if matches!(self.sharing.mps, Daemon::NotYet) {
             let uuids: Vec<String> = machine.gpus.iter().map(|gpu| gpu.uuid.clone()).collect();
-            let started = Mps::start(&self.prepared.dir, &uuids);
-            if let Err(error) = &started {
-                self.prepared.link.note(&format!("{error}; jobs share the GPU without MPS"));
-            }
-            if let Ok(mps) = &started {
-                self.roster.spare(mps.pid());
-            }
-            self.mps = Some(started.ok());
+            self.sharing.mps = match Mps::start(&self.prepared.dir, &uuids) {
+                Ok(mps) => {
+                    self.roster.spare(mps.pid());
+                    Daemon::Runs(Box::new(mps))
+                }
+                Err(error) => {
+                    self.prepared.link.note(&format!("{error}; jobs share the GPU without MPS"));
+                    Daemon::Refused
+                }
+            };
         }
-        self.mps
-            .iter()
-            .flatten()
-            .flat_map(|mps| mps.environment().map(|(name, value)| (name.to_owned(), value)))
-            .collect()
+        let Daemon::Runs(mps) = &self.sharing.mps else { return Vec::new() };
+        mps.environment().map(|(name, value)| (name.to_owned(), value)).into()
     }
 
     /// Ends a process that bears our mark and holds a GPU, unless its job runs: the watch hears of a start a moment
@@ -251,12 +256,70 @@ impl Reactor<'_> {
         match event {
             Event::JobSucceeded { seconds, peak_vram, .. } => {
                 let stage = self.prepared.plan.job(job).stage;
-                self.experience.learn(stage, *seconds, peak_vram.map(Bytes));
+                self.sharing.experience.learn(stage, *seconds, peak_vram.map(Bytes));
             }
             Event::JobFailed { failure, .. } if failure.shared => {
-                self.alone.insert(job);
+                self.sharing.alone.insert(job);
             }
             _ => {}
+        }
+    }
+}
+
+/// What the reactor knows of GPUs and who is on them.
+#[allow(clippy::struct_excessive_bools)] // each is a thing that was done or not
+pub(super) struct Sharing {
+    /// Real GPUs; `None` where there are none.
+    pub(super) gpus: Option<Gpus>,
+    /// An alarm for them is set.
+    gpus_alarm: bool,
+    /// We hear of leases that come free.
+    changes_watched: bool,
+    /// A GPU was granted to us at least once.
+    any_gpu: bool,
+    /// The time of `--wait` runs.
+    wait_counts: bool,
+    /// Where running jobs are.
+    places: HashMap<JobId, Placed>,
+    /// Jobs that failed for sharing a GPU.
+    alone: HashSet<JobId>,
+    pub(super) mps: Daemon,
+    /// The kernel's count of kills for want of memory, and when it was read.
+    oom_kills: Option<(Millis, OomKills)>,
+    pub(super) experience: Experience,
+}
+
+impl Sharing {
+    pub(super) fn new(gpus: Option<Gpus>, alone: HashSet<JobId>, experience: Experience) -> Self {
+        Self {
+            gpus,
+            gpus_alarm: false,
+            changes_watched: false,
+            any_gpu: false,
+            wait_counts: false,
+            places: HashMap::new(),
+            alone,
+            mps: Daemon::NotYet,
+            oom_kills: None,
+            experience,
+        }
+    }
+}
+
+/// The run's MPS daemon.
+pub(super) enum Daemon {
+    /// No job has had use for it.
+    NotYet,
+    /// It could not be started; that was said.
+    Refused,
+    Runs(Box<Mps>),
+}
+
+impl Daemon {
+    /// Ends it, if it runs.
+    pub(super) fn take(&mut self) {
+        if let Self::Runs(_) = self {
+            *self = Self::NotYet;
         }
     }
 }

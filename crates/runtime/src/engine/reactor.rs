@@ -1,7 +1,7 @@
 //! The loop: wait, tell the core, perform its effects. One thread, one epoll; nothing in here waits for a terminal
 //! that is stopped or a process that will not end. Of the disk it does only what makes and renames small files.
 
-use std::collections::{HashMap, HashSet, VecDeque};
+use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::{Arc, PoisonError};
@@ -20,10 +20,8 @@ use super::ending::{Look, Roster};
 use super::environment::Start;
 use super::gpus::Gpus;
 use super::launchpad::{Launchpad, Setback};
-use super::mps::Mps;
-use super::on_gpus::Placed;
+use super::on_gpus::Sharing;
 use super::publish::Publisher;
-use super::trouble::OomKills;
 use crate::control;
 use crate::experience::Experience;
 
@@ -54,25 +52,7 @@ pub(super) struct Reactor<'a> {
     bell: Option<OwnedFd>,
     launchpad: Launchpad,
     pub(super) roster: Roster,
-    /// Real GPUs; `None` where there are none.
-    pub(super) gpus: Option<Gpus>,
-    /// An alarm for them is set.
-    pub(super) gpus_alarm: bool,
-    /// We hear of leases that come free.
-    pub(super) changes_watched: bool,
-    /// A GPU was granted to us at least once.
-    pub(super) any_gpu: bool,
-    /// Where running jobs are.
-    pub(super) places: HashMap<JobId, Placed>,
-    /// Jobs that failed for sharing a GPU.
-    pub(super) alone: HashSet<JobId>,
-    /// Tried once, when first of use.
-    pub(super) mps: Option<Option<Mps>>,
-    /// The kernel's count of kills for want of memory, and when it was read.
-    pub(super) oom_kills: Option<(Millis, OomKills)>,
-    /// The time of `--wait` runs.
-    pub(super) wait_counts: bool,
-    pub(super) experience: Experience,
+    pub(super) sharing: Sharing,
     publisher: Publisher,
     pub(super) clock: Clock,
     /// How many jobs' files to make before their time.
@@ -127,16 +107,7 @@ impl<'a> Reactor<'a> {
             bell,
             launchpad,
             roster,
-            gpus,
-            gpus_alarm: false,
-            changes_watched: false,
-            any_gpu: false,
-            places: HashMap::new(),
-            alone,
-            mps: None,
-            oom_kills: None,
-            wait_counts: false,
-            experience,
+            sharing: Sharing::new(gpus, alone, experience),
             publisher,
             clock: Clock::start(),
             ahead,
@@ -267,7 +238,7 @@ impl<'a> Reactor<'a> {
         match alarm {
             // Its processes ended in time; that its memory takes longer is not its fault.
             Alarm::Core(Timer::Timeout { job, .. })
-                if self.gpus.as_ref().is_some_and(|gpus| gpus.is_leaving(job)) => {}
+                if self.sharing.gpus.as_ref().is_some_and(|gpus| gpus.is_leaving(job)) => {}
             Alarm::Core(timer) => self.feed(Input::TimerFired { timer }),
             Alarm::Gpus => self.on_gpu_alarm(),
             Alarm::WaitedEnough => self.on_waited_enough(),
@@ -277,7 +248,7 @@ impl<'a> Reactor<'a> {
             }
             Alarm::Sweep => {
                 self.roster.sweep();
-                if let Some(gpus) = &self.gpus {
+                if let Some(gpus) = &self.sharing.gpus {
                     gpus.keep_leases_fresh();
                 }
                 // Where there is no bell, this is how requests are found.
@@ -345,7 +316,7 @@ impl<'a> Reactor<'a> {
             Effect::Spawn { job, attempt, lane, gpus, cpus, reserve, firm } => {
                 let reserve = reserve.filter(|_| firm);
                 let extra = self.mps_environment(job, &gpus);
-                let keep = self.gpus.as_ref().map(|owned| owned.leases_of(&gpus)).unwrap_or_default();
+                let keep = self.sharing.gpus.as_ref().map(|owned| owned.leases_of(&gpus)).unwrap_or_default();
                 let start =
                     Start { job, attempt, lane, gpus: &gpus, cpus, reserve, extra: &extra, keep: &keep };
                 let input = self.spawn(&start);
@@ -425,8 +396,8 @@ impl<'a> Reactor<'a> {
     fn finish(mut self) -> ExitCode {
         self.launchpad.close();
         // Ended in order, so that its memory is back when we are gone.
-        drop(self.mps.take());
-        self.experience.keep();
+        self.sharing.mps.take();
+        self.sharing.experience.keep();
         let counts = self.core.counts();
         let code = match self.outcome {
             Some(Outcome::NoGpus) => ExitCode::NoResources,

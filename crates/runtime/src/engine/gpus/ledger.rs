@@ -324,13 +324,8 @@ impl Account {
         let bytes = match still {
             Some(still) => still,
             // Ids that mean nothing here: only of a GPU without other jobs of ours can anything be said.
-            None if !latest.unknown.is_empty() => {
-                if jobs <= 1 && used > slack {
-                    used
-                } else {
-                    0
-                }
-            }
+            None if !latest.unknown.is_empty() && jobs <= 1 && used > slack => used,
+            None if !latest.unknown.is_empty() => 0,
             None if ghost > slack && tells_apart => ghost,
             None => 0,
         };

@@ -48,7 +48,7 @@ pub(super) enum News {
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Exit {
     pub(super) attempt: Attempt,
-    pub(super) exit: ProcessExit,
+    pub(super) how: ProcessExit,
     pub(super) left: u32,
 }
 
