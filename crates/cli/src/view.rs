@@ -96,11 +96,17 @@ fn show(
     let look = Look::detect(&io::stderr());
     let (out, err) = (Box::new(io::stdout()), Box::new(io::stderr()));
     let mut live = Live::new(dir.clone(), Arc::clone(plan), mode, look, out, err);
+    let mut begun = false;
     loop {
         match words.recv_timeout(LOOK_EVERY) {
-            Ok(Word::Begin(bytes)) => live.catch_up(Some(bytes))?,
+            Ok(Word::Begin(bytes)) => {
+                begun = true;
+                live.catch_up(Some(bytes))?;
+            }
             Ok(Word::Note(text)) => live.note(&text),
             Ok(Word::Finish(end)) => return live.finish(&end, unix_now()),
+            // Before that, what is in the journal is of earlier engines.
+            Err(RecvTimeoutError::Timeout) if !begun => {}
             Err(RecvTimeoutError::Timeout) => live.tick(Some(durable.bytes()), unix_now())?,
             Err(RecvTimeoutError::Disconnected) => return Ok(()),
         }

@@ -80,6 +80,9 @@ fn with_no_other_gpu_the_run_does_not_start_and_says_who_is_there() {
     assert!(waited.stderr.contains("within 1.0 s"), "{}", waited.stderr);
     let live = gpulane.spawn(&["run", "--foreign", "wait", "--run-dir", "r", "--", "true"]);
     gpulane.wait_for_events("starts_held", 1);
+    // Looked at again and again, said once.
+    std::thread::sleep(std::time::Duration::from_millis(2500));
+    assert_eq!((gpulane.events_of("starts_held").len(), gpulane.events_of("starts_released").len()), (1, 0));
     stranger.leave(&nvml, 0);
     let finished = live.wait();
     assert_eq!(finished.code, 0, "{}", finished.stderr);

@@ -140,6 +140,11 @@ pub(crate) fn trouble_in_words(error: &NvmlError) -> String {
     }
 }
 
+/// Whether nobody may compute on it.
+pub(crate) fn is_prohibited(device: &Device<'_>) -> bool {
+    device.compute_mode().is_ok_and(|mode| mode == ComputeMode::Prohibited)
+}
+
 const fn compute_mode(mode: ComputeMode) -> &'static str {
     match mode {
         ComputeMode::Default => "default",

@@ -5,7 +5,7 @@ use std::num::NonZero;
 use gpulane_model::{Bytes, Gpu, GpuKind, Machine};
 
 use crate::deadline::{DEADLINE, no_gpu, with_deadline};
-use crate::probe::{NoProbe, Numbered, Probe};
+use crate::probe::{Census, NoProbe, Numbered, Probe};
 use crate::spec::GpuSpec;
 
 /// The machine, and what a person should know about how it was found.
@@ -52,6 +52,20 @@ pub enum GpuError {
     Lanes(u32),
 }
 
+impl GpuError {
+    /// One that was named may be here after all, only of no use.
+    fn because_of(self, missing: &[String]) -> Self {
+        match self {
+            Self::NotHere { asked, .. }
+                if missing.iter().any(|gpu| gpu.starts_with(&format!("GPU {asked} "))) =>
+            {
+                Self::Broken(missing.join("; "))
+            }
+            other => other,
+        }
+    }
+}
+
 fn list(names: &[String]) -> String {
     if names.is_empty() { "none".to_owned() } else { names.join(", ") }
 }
@@ -78,19 +92,23 @@ pub fn find(
     Ok(found)
 }
 
-fn ask() -> Result<Vec<Numbered>, NoProbe> {
-    let gpus = with_deadline(DEADLINE, Probe::numbered)?.map_err(NoProbe::Broken)?;
-    if gpus.is_empty() { Err(no_gpu()) } else { Ok(gpus) }
+fn ask() -> Result<Census, NoProbe> {
+    let census = with_deadline(DEADLINE, Probe::numbered)?.map_err(NoProbe::Broken)?;
+    if census.there.is_empty() { Err(no_gpu()) } else { Ok(census) }
 }
 
 fn real(
     spec: &GpuSpec,
     lanes: Option<u32>,
     visible: Option<&str>,
-    answer: Result<Vec<Numbered>, NoProbe>,
+    answer: Result<Census, NoProbe>,
 ) -> Result<Found, GpuError> {
+    let mut missing = Vec::new();
     let gpus = match answer {
-        Ok(gpus) => within(gpus, visible),
+        Ok(census) => {
+            missing = census.missing;
+            within(census.there, visible)
+        }
         Err(NoProbe::Broken(why)) => return Err(GpuError::Broken(why)),
         Err(NoProbe::Absent(why)) => Err(why),
     };
@@ -98,7 +116,7 @@ fn real(
         (GpuSpec::These(names), Ok(gpus)) => {
             let mut chosen: Vec<Gpu> = Vec::new();
             for name in names {
-                let gpu = pick(name, &gpus)?;
+                let gpu = pick(name, &gpus).map_err(|error| error.because_of(&missing))?;
                 // One GPU named by number and by UUID is still one GPU.
                 if !chosen.contains(&gpu) {
                     chosen.push(gpu);
@@ -109,7 +127,8 @@ fn real(
         (GpuSpec::These(names), Err(why)) => Err(GpuError::NoGpus { asked: names.join(","), why }),
         (_, Ok(gpus)) => {
             let gpus = gpus.into_iter().map(|numbered| numbered.gpu).collect();
-            Ok(Found { machine: machine(GpuKind::Nvml, gpus, lanes), note: None })
+            let note = (!missing.is_empty()).then(|| format!("{}; not used", missing.join("; ")));
+            Ok(Found { machine: machine(GpuKind::Nvml, gpus, lanes), note })
         }
         (_, Err(why)) => {
             let machine = machine(GpuKind::None, Vec::new(), lanes);
@@ -193,6 +212,10 @@ mod tests {
         Numbered { index, gpu }
     }
 
+    fn census(there: Vec<Numbered>) -> Census {
+        Census { there, missing: Vec::new() }
+    }
+
     fn two() -> Vec<Numbered> {
         vec![gpu(0, "GPU-aaaa1"), gpu(1, "GPU-aaaa2")]
     }
@@ -203,10 +226,19 @@ mod tests {
 
     #[test]
     fn all_means_all_that_are_visible() {
-        let found = real(&GpuSpec::All, None, None, Ok(two())).unwrap();
+        let found = real(&GpuSpec::All, None, None, Ok(census(two()))).unwrap();
         assert_eq!(uuids(&found), ["GPU-aaaa1", "GPU-aaaa2"]);
-        let found = real(&GpuSpec::All, None, Some("1"), Ok(two())).unwrap();
+        let found = real(&GpuSpec::All, None, Some("1"), Ok(census(two()))).unwrap();
         assert_eq!(uuids(&found), ["GPU-aaaa2"]);
+    }
+
+    #[test]
+    fn one_that_cannot_be_used_is_left_out_and_that_is_said() {
+        let lame = || Ok(Census { there: two(), missing: vec!["GPU 2 is lost: gone".into()] });
+        let found = real(&GpuSpec::All, None, None, lame()).unwrap();
+        assert!(found.note.unwrap().contains("GPU 2 is lost"));
+        let asked = real(&GpuSpec::These(vec!["2".into()]), None, None, lame());
+        assert!(asked.unwrap_err().to_string().contains("is lost"));
     }
 
     #[test]
@@ -219,10 +251,10 @@ mod tests {
     #[test]
     fn named_gpus_must_be_here_and_unambiguous() {
         let these = |name: &str| GpuSpec::These(vec![name.to_owned()]);
-        let ask = |name| real(&these(name), None, None, Ok(two()));
+        let ask = |name| real(&these(name), None, None, Ok(census(two())));
         assert_eq!(uuids(&ask("GPU-aaaa2").unwrap()), ["GPU-aaaa2"]);
         let twice = GpuSpec::These(vec!["1".to_owned(), "GPU-aaaa2".to_owned()]);
-        let twice = real(&twice, None, None, Ok(two())).unwrap();
+        let twice = real(&twice, None, None, Ok(census(two()))).unwrap();
         assert_eq!(uuids(&twice), ["GPU-aaaa2"]);
         assert!(matches!(ask("GPU-aaaa"), Err(GpuError::Ambiguous { .. })));
         assert!(matches!(ask("7"), Err(GpuError::NotHere { .. })));
@@ -258,7 +290,7 @@ mod tests {
     fn a_gpu_that_is_left_out_does_not_change_the_numbers_of_the_others() {
         let without_the_first = vec![gpu(1, "GPU-aaaa2"), gpu(2, "GPU-aaaa3")];
         let ask = |name: &str| {
-            real(&GpuSpec::These(vec![name.to_owned()]), None, None, Ok(without_the_first.clone()))
+            real(&GpuSpec::These(vec![name.to_owned()]), None, None, Ok(census(without_the_first.clone())))
         };
         assert_eq!(uuids(&ask("1").unwrap()), ["GPU-aaaa2"]);
         assert!(matches!(ask("0"), Err(GpuError::NotHere { .. })));
@@ -267,7 +299,8 @@ mod tests {
     #[test]
     fn slices_are_named_by_uuid_unless_there_is_but_one() {
         let cut = vec![gpu(0, "MIG-1"), gpu(0, "MIG-2"), gpu(1, "MIG-3")];
-        let ask = |name: &str| real(&GpuSpec::These(vec![name.to_owned()]), None, None, Ok(cut.clone()));
+        let ask =
+            |name: &str| real(&GpuSpec::These(vec![name.to_owned()]), None, None, Ok(census(cut.clone())));
         assert!(matches!(ask("0"), Err(GpuError::Ambiguous { candidates, .. }) if candidates.len() == 2));
         assert_eq!(uuids(&ask("1").unwrap()), ["MIG-3"]);
         assert_eq!(uuids(&ask("MIG-2").unwrap()), ["MIG-2"]);
@@ -275,8 +308,9 @@ mod tests {
 
     #[test]
     fn what_is_visible_is_numbered_anew_and_each_gpu_counts_once() {
-        let ask =
-            |name: &str| real(&GpuSpec::These(vec![name.to_owned()]), None, Some("GPU-aaaa2,1,0"), Ok(two()));
+        let ask = |name: &str| {
+            real(&GpuSpec::These(vec![name.to_owned()]), None, Some("GPU-aaaa2,1,0"), Ok(census(two())))
+        };
         assert_eq!(uuids(&ask("0").unwrap()), ["GPU-aaaa2"]);
         assert_eq!(uuids(&ask("1").unwrap()), ["GPU-aaaa1"]);
     }

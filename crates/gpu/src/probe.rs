@@ -48,6 +48,13 @@ pub(crate) struct Numbered {
     pub(crate) gpu: Gpu,
 }
 
+/// The GPUs of this machine.
+pub(crate) struct Census {
+    pub(crate) there: Vec<Numbered>,
+    /// Those that cannot be used, each with the reason: `GPU 1 is lost: …`.
+    pub(crate) missing: Vec<String>,
+}
+
 impl Probe {
     /// Loads and starts NVML.
     pub fn open() -> Result<Self, NoProbe> {
@@ -71,10 +78,10 @@ impl Probe {
     /// The GPUs that can be used, in PCI order; slices instead of a GPU that is cut into them. One that does not
     /// answer is left out, unless none does.
     pub fn list(&self) -> Result<Vec<Gpu>, String> {
-        Ok(self.numbered()?.into_iter().map(|numbered| numbered.gpu).collect())
+        Ok(self.numbered()?.there.into_iter().map(|numbered| numbered.gpu).collect())
     }
 
-    pub(crate) fn numbered(&self) -> Result<Vec<Numbered>, String> {
+    pub(crate) fn numbered(&self) -> Result<Census, String> {
         let count = self.nvml.device_count().map_err(|error| error.to_string())?;
         let mut there = Vec::new();
         let mut missing = Vec::new();
@@ -84,7 +91,11 @@ impl Probe {
                 Err(why) => missing.push(format!("GPU {index} {why}")),
             }
         }
-        if there.is_empty() && !missing.is_empty() { Err(missing.join("; ")) } else { Ok(there) }
+        if there.is_empty() && !missing.is_empty() {
+            Err(missing.join("; "))
+        } else {
+            Ok(Census { there, missing })
+        }
     }
 
     /// What of GPU `index` jobs can be given.
@@ -92,6 +103,11 @@ impl Probe {
         let in_words = |error: NvmlError| device::trouble_in_words(&error);
         let whole = self.nvml.device_by_index(index).map_err(in_words)?;
         let Some(slices) = device::slices(&whole) else {
+            if device::is_prohibited(&whole) {
+                return Err(
+                    "is closed to computing (compute mode prohibited; `nvidia-smi -c 0` opens it)".to_owned()
+                );
+            }
             return Ok(vec![device::as_gpu(&whole).map_err(in_words)?]);
         };
         let slices: Vec<Gpu> = slices.iter().filter_map(|slice| device::as_gpu(slice).ok()).collect();

@@ -161,7 +161,7 @@ fn memory_text(of: &FitPlan<'_>, at: usize, stage: &Stage) -> String {
             )
         }
         (Memory::Auto, None) => {
-            "auto: will be measured by the first job; until then each job has its GPU to itself".to_owned()
+            "auto: will be measured by the first job; nothing is known of it yet".to_owned()
         }
     }
 }

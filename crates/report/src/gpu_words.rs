@@ -29,10 +29,7 @@ pub(crate) fn gpu_line(event: &Event, machine: Option<&Machine>, palette: Palett
         Event::MemoryMeasured { stage, job, peak, reserve } => {
             measured(stage, job.is_none(), Bytes(*peak), Bytes(*reserve))
         }
-        Event::MemoryGuessed { stage, reserve } => format!(
-            "{stage}: its first job is on the GPU; others start beside it, {} guessed for each until it is measured",
-            Bytes(*reserve)
-        ),
+        Event::MemoryGuessed { stage, reserve } => guessed(stage, Bytes(*reserve), machine),
         Event::MemoryExceeded { job, peak, reserved } => {
             let (peak, reserved) = (Bytes(*peak), Bytes(*reserved));
             format!("{} {job} holds {peak} of GPU memory; {reserved} were reserved for it", palette.alert())
@@ -41,7 +38,7 @@ pub(crate) fn gpu_line(event: &Event, machine: Option<&Machine>, palette: Palett
         Event::VramHeld { gpu, because, .. } => {
             format!("{} {}", palette.alert(), waits(&label(gpu), because))
         }
-        Event::VramBack { gpu } => format!("{}: its memory is back", label(gpu)),
+        Event::VramBack { gpu } => format!("{} is used again: its memory is back", label(gpu)),
         Event::MpsFault { gpu, job, because } => format!(
             "{} {}: a fault under MPS, noticed at {job} ({}); the jobs on it are started again",
             palette.alert(),
@@ -50,6 +47,16 @@ pub(crate) fn gpu_line(event: &Event, machine: Option<&Machine>, palette: Palett
         ),
         _ => return None,
     })
+}
+
+fn guessed(stage: &str, reserve: Bytes, machine: Option<&Machine>) -> String {
+    let first = format!("{stage}: its first job is on its GPU");
+    let two_fit = |machine: &Machine| machine.gpus.iter().any(|gpu| gpu.usable().0 / 2 >= reserve.0);
+    if machine.is_some_and(two_fit) {
+        format!("{first}; others start beside it, {reserve} guessed for each until it is measured")
+    } else {
+        format!("{first} and large; no other joins it until it is measured")
+    }
 }
 
 fn measured(stage: &str, earlier: bool, peak: Bytes, reserve: Bytes) -> String {
@@ -72,7 +79,7 @@ fn unused(label: &str, why: &str) -> String {
 }
 
 fn waits(label: &str, because: &str) -> String {
-    format!("{label} waits, its memory is not back: {}", safe(because))
+    format!("{label} is put aside: {}", safe(because))
 }
 
 /// GPUs that cannot be used, each in a sentence. `live`: an engine works on the run; otherwise none waits for anything.

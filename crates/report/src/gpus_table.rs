@@ -56,8 +56,7 @@ fn summary_lines(seen: &SeenGpus, palette: Palette, columns: usize) -> Vec<Drawn
     };
     let narrow = columns < fixed(true) + NARROW;
     let room = columns.saturating_sub(fixed(!narrow));
-    let name =
-        widest(&|reading| name(reading, narrow)).min((room * 2 / 5).max(room.saturating_sub(30))).max(4);
+    let name = widest(&name).min((room * 2 / 5).max(room.saturating_sub(30))).max(4);
     let meters = room.saturating_sub(name);
     let shape =
         Shape { narrow, name, memory: (meters * 3 / 5).clamp(4, 20), load: (meters * 2 / 5).clamp(3, 12) };
@@ -84,7 +83,7 @@ struct Shape {
 fn row(reading: &GpuReading, shape: &Shape, palette: Palette) -> Vec<Cell> {
     let number =
         if reading.slice_of.is_some() { palette.branch().to_owned() } else { reading.index.to_string() };
-    let name = fit(&name(reading, shape.narrow), shape.name, palette.dots());
+    let name = fit(&name(reading), shape.name, palette.dots());
     let mut cells = vec![Cell::number(Style::Bold, number), Cell::text(name)];
     if reading.memory.total.0 == 0 {
         cells.push(Cell::styled(Style::Bad, "?"));
@@ -110,12 +109,13 @@ fn gib(bytes: Bytes) -> f64 {
 }
 
 /// Its name; a slice's without that of its GPU, which stands above.
-fn name(reading: &GpuReading, narrow: bool) -> String {
+fn name(reading: &GpuReading) -> String {
     let name = safe(&reading.name);
     if let Some(at) = name.find("MIG ").filter(|_| reading.slice_of.is_some()) {
         return name[at..].to_owned();
     }
-    if narrow { name.strip_prefix("NVIDIA ").unwrap_or(&name).to_owned() } else { name.into_owned() }
+    // Whoever made it matters least, and room is short.
+    name.strip_prefix("NVIDIA ").unwrap_or(&name).to_owned()
 }
 
 fn memory(reading: &GpuReading) -> String {

@@ -75,8 +75,13 @@ impl Look {
 fn terminal_size() -> Option<(usize, usize)> {
     let size = rustix::termios::tcgetwinsize(std::io::stderr())
         .or_else(|_| rustix::termios::tcgetwinsize(std::io::stdout()))
-        .ok()?;
-    Some((usize::from(size.ws_col), usize::from(size.ws_row)))
+        .ok();
+    let columns = || std::env::var("COLUMNS").ok()?.parse().ok().filter(|columns| *columns > 0);
+    match size {
+        Some(size) => Some((usize::from(size.ws_col), usize::from(size.ws_row))),
+        // Not a terminal; whoever pipes it may still say how wide it is to be.
+        None => Some((columns()?, 24)),
+    }
 }
 
 fn no_color() -> bool {

@@ -35,7 +35,7 @@ pub(crate) fn took(
     last: Option<Millis>,
     now: Millis,
 ) -> Option<Millis> {
-    let until = if phase == Phase::Running { now } else { last? };
+    let until = if matches!(phase, Phase::Running | Phase::Waiting) { now } else { last? };
     Some(until.since(started?))
 }
 
@@ -46,6 +46,8 @@ pub enum Phase {
     Starting,
     /// An engine works on it.
     Running,
+    /// An engine works on it, but something outside keeps all of its jobs from starting.
+    Waiting,
     /// Every job has ended and none failed.
     Succeeded,
     /// Every job has ended and some failed.
@@ -63,6 +65,7 @@ impl Phase {
             (_, true, _) if state.counts.failed > 0 => Self::Failed,
             (_, true, _) => Self::Succeeded,
             (true, ..) if state.started.is_none() => Self::Starting,
+            (true, ..) if state.held.is_some() && state.counts.running == 0 => Self::Waiting,
             (true, ..) => Self::Running,
             (false, _, true) => Self::Interrupted,
             (false, _, false) => Self::Stopped,
@@ -74,6 +77,7 @@ impl Phase {
         match self {
             Self::Starting => "starting",
             Self::Running => "running",
+            Self::Waiting => "waiting",
             Self::Succeeded => "succeeded",
             Self::Failed => "failed",
             Self::Interrupted => "interrupted",
@@ -83,7 +87,7 @@ impl Phase {
 
     pub(crate) const fn style(self) -> Style {
         match self {
-            Self::Starting | Self::Running => Style::Bold,
+            Self::Starting | Self::Running | Self::Waiting => Style::Bold,
             Self::Succeeded => Style::Good,
             Self::Failed => Style::Bad,
             Self::Interrupted | Self::Stopped => Style::Warn,

@@ -52,7 +52,7 @@ fn header(of: &Snapshot<'_>, palette: Palette) -> String {
     let whole = took(phase, state.started, state.last, of.now);
     let since = state.last.map(|last| ago(of.now.since(last)));
     match (phase, whole, since) {
-        (Phase::Running, Some(whole), _) => line.push_str(&format!(" for {whole}")),
+        (Phase::Running | Phase::Waiting, Some(whole), _) => line.push_str(&format!(" for {whole}")),
         (Phase::Starting, ..) => {}
         (_, Some(whole), Some(since)) => line.push_str(&format!(" after {whole}, {since},")),
         _ => {}
@@ -67,7 +67,8 @@ fn header(of: &Snapshot<'_>, palette: Palette) -> String {
     }
     line.push('\n');
     line.push_str(&format!("{}\n", palette.paint(Style::Dim, &shown(of.dir.root()))));
-    for because in [&state.held, &state.interrupted].into_iter().flatten() {
+    let held = state.held.as_ref().filter(|_| of.live);
+    for because in [held, state.interrupted.as_ref()].into_iter().flatten() {
         line.push_str(&format!("{} {}\n", palette.alert(), safe(because)));
     }
     for (style, trouble) in gpu_troubles(state, of.live) {
@@ -250,7 +251,7 @@ fn next(of: &Snapshot<'_>, palette: Palette) -> String {
     let phase = Phase::of(of.state, of.live);
     let to_do = of.state.counts.pending + of.state.counts.running;
     let (what, command) = match phase {
-        Phase::Starting | Phase::Running => ("watch it", format!("gpulane watch {run}")),
+        Phase::Starting | Phase::Running | Phase::Waiting => ("watch it", format!("gpulane watch {run}")),
         Phase::Failed => ("try what failed again", format!("gpulane resume {run} --failed")),
         Phase::Succeeded => return String::new(),
         _ if phase.can_resume() => (

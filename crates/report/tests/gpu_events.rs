@@ -98,7 +98,7 @@ fn gpus_in_trouble_are_named_while_it_lasts() {
     live.tick(None, at(10)).unwrap();
     let expected = "\
 ✗ gpu 0 is not used any more: Xid 79; reboot
-! gpu 1 waits, its memory is not back: pid 77 holds 2 GiB; end it
+! gpu 1 is put aside: pid 77 holds 2 GiB; end it
 ! gpu 1: a fault under MPS, noticed at train/a (unspecified launch failure); the jobs on it are started again
 ";
     assert!(err.take().ends_with(expected));
@@ -109,8 +109,7 @@ fn gpus_in_trouble_are_named_while_it_lasts() {
     let snapshot =
         Snapshot { dir: &scene.dir, plan: &scene.plan, state: &state, live: true, core: None, now: at(20) };
     let text = scene.masked(&status(&snapshot, Look::PLAIN, false));
-    let head =
-        "RUN\n! gpu 0 is not used any more: Xid 79; reboot\n! gpu 1 waits, its memory is not back: pid 77";
+    let head = "RUN\n! gpu 0 is not used any more: Xid 79; reboot\n! gpu 1 is put aside: pid 77";
     assert!(text.contains(head), "{text}");
     let ended = scene.masked(&status(&Snapshot { live: false, ..snapshot }, Look::PLAIN, false));
     assert!(ended.contains("! gpu 0 is not used any more"), "{ended}");
@@ -121,7 +120,7 @@ fn gpus_in_trouble_are_named_while_it_lasts() {
 
     scene.event(15, Event::VramBack { gpu: second });
     live.tick(None, at(12_100)).unwrap();
-    assert_eq!(err.take(), "gpu 1: its memory is back\n");
+    assert_eq!(err.take(), "gpu 1 is used again: its memory is back\n");
     assert!(scene.state().vram_held.is_empty());
 }
 

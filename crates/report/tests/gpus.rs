@@ -80,18 +80,18 @@ fn look(columns: usize) -> Look {
 #[test]
 fn a_table_a_person_likes() {
     let expected = "\
-gpu  name                              memory           load      power   temp
-  0  NVIDIA H200  █████▌░░░░░  70.3/140.4 GiB  ███▋░░░  52 %  312/700 W  41 °C
+gpu  name                           memory              load      power   temp
+  0  H200  ███████▌░░░░░░░  70.3/140.4 GiB  █████▎░░░░  52 %  312/700 W  41 °C
      1  ada  68.3 GiB  python t…out out  ours: run ablation-1, job train/lr=0.1
      2  bob     1 GiB  python            foreign
      leased to run ablation-1 (pid 4242, ada) for 1m 00s
-  1  NVIDIA H200  ▏░░░░░░░░░░   1.0/140.4 GiB  ███▋░░░  52 %  312/700 W  41 °C
+  1  H200  ▏░░░░░░░░░░░░░░   1.0/140.4 GiB  █████▎░░░░  52 %  312/700 W  41 °C
      777  ?  6 MiB  unknown (another PID namespace)
      ! 1 GiB held, but by no process that can be seen: a dead or frozen
        process, or one in another container. `fuser -v /dev/nvidia*` as root
        names it; if nothing else uses the GPU, `nvidia-smi --gpu-reset -i 1` as
        root frees it
-  2  NVIDIA H200  ?
+  2  H200  ?
      ! gpu 2 is lost: it has fallen off the bus. End what uses it, then
        `nvidia-smi --gpu-reset -i 2` as root, or reboot; `dmesg | grep -i xid`
        tells what happened
@@ -177,13 +177,13 @@ fn watching_draws_over_the_last_look() {
         terminal.feed(&out.take());
     }
     let text = terminal.text();
-    assert_eq!(text.matches("NVIDIA H200").count(), 2, "{text}");
+    assert_eq!(text.matches("  H200  ").count(), 2, "{text}");
     assert!(text.contains("for 1m 02s"), "{text}");
     assert!(text.ends_with("+ 8 more lines; `gpulane gpus` shows all"), "{text}");
     assert_eq!(text.lines().count(), 11, "no more than the terminal has");
     screen.close().unwrap();
     terminal.feed(&out.take());
-    assert!(terminal.text().contains("NVIDIA H200"), "the last look stays");
+    assert!(terminal.text().contains("  H200  "), "the last look stays");
 
     let mut printed = GpusScreen::new(look, false, Box::new(out.clone()));
     printed.show(&busy(), at(0)).unwrap();

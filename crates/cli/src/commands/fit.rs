@@ -14,6 +14,11 @@ use crate::args::Fit;
 use crate::say;
 
 pub(crate) fn fit(args: &Fit) -> ExitCode {
+    if args.plan.is_some() && args.gpu_memory.is_some() {
+        say::error("--gpu-memory goes with --model-memory; for a plan, say which GPUs");
+        say::hint("gpulane fit plan.toml --gpus sim:2x24GiB");
+        return ExitCode::BadInput;
+    }
     let answered = match (&args.plan, args.model_memory) {
         (Some(plan), _) => fit_plan(plan, args),
         (None, Some(model)) => fit_memory(model, args),

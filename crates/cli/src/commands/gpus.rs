@@ -1,6 +1,7 @@
 //! `gpulane gpus`: this machine's GPUs, how they do, who holds and who has leased them.
 
 use std::io::{self, IsTerminal};
+use std::sync::mpsc::RecvTimeoutError;
 use std::time::Duration;
 
 use gpulane_gpu::{GpuReading, GpuSpec, MemoryReading, NoProbe};
@@ -115,6 +116,21 @@ fn simulated(spec: &GpuSpec) -> Result<Vec<GpuReading>, Nothing> {
     Ok((0..).zip(gpus).map(reading).collect())
 }
 
+/// Looks, on a thread of its own because the driver may hang; `None`: told to stop meanwhile.
+fn look_unless(spec: &GpuSpec, stop: &CtrlC) -> Option<Result<SeenGpus, Nothing>> {
+    let (sender, answer) = std::sync::mpsc::sync_channel(1);
+    let spec = spec.clone();
+    std::thread::spawn(move || sender.send(look(&spec)));
+    loop {
+        match answer.recv_timeout(Duration::from_millis(50)) {
+            Ok(seen) => return Some(seen),
+            Err(RecvTimeoutError::Disconnected) => return None,
+            Err(_) if stop.wait(Duration::ZERO) => return None,
+            Err(_) => {}
+        }
+    }
+}
+
 /// Looks again and again, until told to stop; that is success.
 fn watch(spec: &GpuSpec, json: bool) -> ExitCode {
     // Before the driver is asked, on a thread that inherits what is blocked.
@@ -130,9 +146,10 @@ fn watch(spec: &GpuSpec, json: bool) -> ExitCode {
     let pause = if still { ON_TERMINAL } else { ELSEWHERE };
     let mut screen = GpusScreen::new(look_here, still, Box::new(io::stdout()));
     loop {
-        let seen = match look(spec) {
-            Ok(seen) => seen,
-            Err(none) => {
+        let seen = match look_unless(spec, &stop) {
+            None => return screen.close().map_or(ExitCode::Internal, |()| ExitCode::Success),
+            Some(Ok(seen)) => seen,
+            Some(Err(none)) => {
                 let _ = screen.close();
                 return none.tell(json);
             }

@@ -53,8 +53,12 @@ fn resolve(args: &Run) -> Result<Plan, ExitCode> {
             let (source, outcome) = gpulane_plan::adhoc(&ad_hoc(args), settings);
             accept(&source, outcome)
         }
-        (Some(_), false) => {
-            say::error("a plan file and a command after `--`: one of them is too much");
+        (Some(path), false) => {
+            let path = path.display();
+            say::error(format!(
+                "`{path}` is taken for a plan file, and there is a command after `--`: one is too much"
+            ));
+            say::hint("values have no spaces: --gpus 0,1, --memory 6GiB");
             Err(ExitCode::BadInput)
         }
         (None, true) => {

@@ -5,7 +5,7 @@ use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gpulane_gpu::{GpuError, GpuSpec, Leases};
 use gpulane_journal::{Commit, Journal, Mode, RunDir, RunDirError};
@@ -20,6 +20,9 @@ use crate::orders::{Orders, StartRequest};
 use crate::process::descriptors::{adopt, keep_to_ourselves};
 use crate::process::signals::Signals;
 use crate::process::subreaper::become_subreaper;
+
+/// How long memory that nobody is seen to hold may take to come back before it is taken for somebody's.
+const GHOST_PATIENCE: Duration = Duration::from_secs(10);
 
 /// The guardian's death arrives as this signal.
 pub(super) const GUARDIAN_GONE: libc::c_int = libc::SIGUSR1;
@@ -196,7 +199,9 @@ fn find_machine(plan: &Plan, request: &StartRequest, link: &Link) -> Result<Mach
     let misfits = gpulane_core::misfits(plan, &machine);
     if !misfits.is_empty() {
         let lines: Vec<String> = misfits.iter().map(ToString::to_string).collect();
-        return Err(Refusal::new(ExitCode::NoResources, lines.join("\n")));
+        let headroom = Some(plan.run.headroom).filter(|headroom| headroom.0 > 0);
+        let hint = headroom.map(|headroom| format!("--headroom {headroom} of each GPU is left free"));
+        return Err(Refusal::new(ExitCode::NoResources, lines.join("\n")).hinted(hint));
     }
     if let Some(note) = &found.note {
         link.note(note);
@@ -214,21 +219,40 @@ fn open_leases(dir: &RunDir) -> Result<Leases, Refusal> {
 
 /// With nothing but GPUs that others use, better say so now than wait in silence.
 fn refuse_if_all_taken(machine: &Machine) -> Result<(), Refusal> {
+    // Memory that nobody is seen to hold may be that of a process that has just ended.
+    let begun = Instant::now();
+    loop {
+        match all_taken(machine) {
+            Err((_, true)) if begun.elapsed() < GHOST_PATIENCE => {
+                std::thread::sleep(Duration::from_millis(200));
+            }
+            Err((refusal, _)) => return Err(refusal),
+            Ok(()) => return Ok(()),
+        }
+    }
+}
+
+/// Why no GPU is free, and whether that may be over in a moment.
+fn all_taken(machine: &Machine) -> Result<(), (Refusal, bool)> {
     let Ok(readings) = gpulane_gpu::readings(gpulane_gpu::DEADLINE) else { return Ok(()) };
     let leased = gpulane_gpu::survey().leases;
     let mut taken = Vec::new();
+    let mut may_pass = false;
     for gpu in &machine.gpus {
         // Another gpulane's: that is waited for in line.
         let reading = readings.iter().find(|reading| reading.uuid == gpu.uuid);
         let ours = leased.iter().any(|(uuid, _)| *uuid == gpu.uuid);
         match reading.and_then(super::gpus::strangers_on) {
-            Some(who) if !ours => taken.push(format!("{} is used by others: {who}", gpu.uuid)),
+            Some((who, ghost)) if !ours => {
+                may_pass |= ghost;
+                taken.push(format!("{} is used by others: {who}", gpu.uuid));
+            }
             _ => return Ok(()),
         }
     }
     let hint = "`--foreign wait` or `--wait 2h` waits for one; `--foreign ignore` uses what memory is free";
-    Err(Refusal::new(ExitCode::NoResources, format!("no GPU is free: {}", taken.join("; ")))
-        .hinted(Some(hint.to_owned())))
+    let refusal = Refusal::new(ExitCode::NoResources, format!("no GPU is free: {}", taken.join("; ")));
+    Err((refusal.hinted(Some(hint.to_owned())), may_pass))
 }
 
 /// What the journal's thread does with its news.

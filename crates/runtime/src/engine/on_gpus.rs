@@ -122,13 +122,19 @@ impl Reactor<'_> {
     /// `--wait` is over and no GPU has come.
     pub(super) fn on_waited_enough(&mut self) {
         self.sharing.wait_counts = false;
-        if self.sharing.any_gpu || !self.sharing.gpus.as_ref().is_some_and(Gpus::is_waiting) {
+        let Some(gpus) = self.sharing.gpus.as_ref().filter(|gpus| gpus.is_waiting()) else { return };
+        if self.sharing.any_gpu {
             return;
+        }
+        if gpus.is_asking() {
+            // One is being looked at; whether it is free is known in a moment.
+            self.sharing.wait_counts = true;
+            let at = self.clock.now().after(AGAIN);
+            return self.clock.set(at, Alarm::WaitedEnough);
         }
         let waited = self.prepared.wait.unwrap_or_default();
         self.interrupted.get_or_insert(ExitCode::NoResources);
         let because = format!("no GPU came free within {waited} (--wait)");
-        self.prepared.link.note(&because);
         self.feed(Input::Interrupted { because, now: false });
     }
 

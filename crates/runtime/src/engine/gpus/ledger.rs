@@ -238,12 +238,13 @@ impl Ledger {
                     Some((*gpu, obstacle))
                 })
                 .collect();
-            if !obstacles.is_empty() && patient {
+            // What is not its own is no reason to wait for it.
+            if patient && obstacles.iter().any(|(_, obstacle)| obstacle.own) {
                 continue;
             }
             gone.push(*job);
             let peak = Some(followed.peak).filter(|peak| *peak > 0);
-            for (gpu, Obstacle { pids, bytes }) in obstacles {
+            for (gpu, Obstacle { pids, bytes, .. }) in obstacles {
                 if !self.accounts[gpu].held {
                     self.accounts[gpu].held = true;
                     findings.push(Finding::Held { gpu, pids, bytes });
@@ -295,6 +296,8 @@ fn distinct(mut gpus: Vec<usize>) -> Vec<usize> {
 
 /// Why a GPU cannot be given to the next job.
 struct Obstacle {
+    /// Memory of the job itself, as far as can be told; otherwise only strangers are in the way.
+    own: bool,
     pids: Vec<u32>,
     bytes: u64,
 }
@@ -329,13 +332,14 @@ impl Account {
             None if ghost > slack && tells_apart => ghost,
             None => 0,
         };
+        let own = bytes > 0 || still.is_some() || !latest.strays.is_empty();
         let mut pids: Vec<u32> = if mind_foreign { latest.foreign.clone() } else { Vec::new() };
         if bytes > 0 {
             pids.extend(&latest.unknown);
         }
         pids.extend(&latest.strays);
         let bytes = if bytes == 0 && !pids.is_empty() { used } else { bytes };
-        (bytes > 0 || still.is_some() || !pids.is_empty()).then_some(Obstacle { pids, bytes })
+        (own || !pids.is_empty()).then_some(Obstacle { own, pids, bytes })
     }
 }
 

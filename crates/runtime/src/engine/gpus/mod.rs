@@ -153,6 +153,11 @@ impl Gpus {
         self.standing.is_waiting()
     }
 
+    /// A GPU is being looked at before it is used.
+    pub(super) fn is_asking(&self) -> bool {
+        self.standing.is_asking()
+    }
+
     /// The job's processes have ended; only its memory is awaited.
     pub(super) fn is_leaving(&self, job: JobId) -> bool {
         self.leaving.contains_key(&job)
@@ -223,7 +228,7 @@ impl Gpus {
             return Vec::new();
         }
         let mut news = Vec::new();
-        let why = format!("NVML has not answered for {} s; does nvidia-smi work?", PATIENCE.as_secs());
+        let why = format!("NVML has not answered for {} s (does nvidia-smi work?)", PATIENCE.as_secs());
         self.go_blind(&why, &mut news);
         news
     }
@@ -246,7 +251,10 @@ impl Gpus {
             }
             Word::Sight { gpu, lost: None } => news.push(News::Note(format!("GPU {gpu} can be read again"))),
             Word::Inspected { gpu, idle: Idle::Occupied { pids, bytes } } => {
-                self.standing.occupied(gpu, &strangers::name_or_ghost(&pids, Bytes(bytes)));
+                let who = strangers::name_or_ghost(&pids, Bytes(bytes));
+                if self.standing.occupied(gpu, &who) {
+                    news.push(News::Note(format!("GPU {gpu} is left alone while others use it: {who}")));
+                }
                 news.extend(self.reach_out());
             }
             Word::Lost { gpu, why } => {

@@ -8,6 +8,8 @@ use gpulane_model::{Bytes, Machine};
 
 /// After strangers were seen on a GPU, it is looked at again this much later.
 const AGAIN: Duration = Duration::from_secs(1);
+/// Another reason for the same waiting is told this much later at the earliest.
+const SAY_AGAIN: Duration = Duration::from_mins(1);
 
 enum Place {
     /// Not ours. Why, if it was tried: for a person.
@@ -32,8 +34,10 @@ pub(super) struct Standing {
     wanted: u32,
     /// By GPU: whether any of its jobs could run there.
     useful: Vec<bool>,
-    /// What was last said about waiting.
-    said: Option<String>,
+    /// What was last said about waiting, and when.
+    said: Option<(String, Instant)>,
+    /// Strangers were named on these GPUs.
+    named: Vec<bool>,
 }
 
 impl Standing {
@@ -51,6 +55,7 @@ impl Standing {
             wanted: 0,
             useful: vec![true; machine.gpus.len()],
             said: None,
+            named: vec![false; machine.gpus.len()],
         }
     }
 
@@ -137,15 +142,22 @@ impl Standing {
     pub(super) fn complaint(&mut self) -> Option<Option<String>> {
         let asking = self.is_asking();
         let away = self.places.iter().enumerate().filter_map(|(gpu, place)| match place {
-            Place::Away { why: Some(why), .. } => Some(format!("GPU {gpu} {why}")),
+            Place::Away { why: Some(why), .. } => Some(format!("GPU {gpu}: {why}")),
             _ => None,
         });
-        let now = if self.wanted == 0 || asking { None } else { Some(away.collect::<Vec<_>>().join("; ")) };
-        let now = now.filter(|text| !text.is_empty()).map(|text| format!("waiting for a GPU: {text}"));
-        (now != self.said).then(|| {
-            self.said.clone_from(&now);
-            now
-        })
+        if self.wanted == 0 {
+            return self.said.take().map(|_| None);
+        }
+        let text = away.collect::<Vec<_>>().join("; ");
+        // Who is in the way may change by the second while runs come and go; that it lasts is what matters.
+        let lately = |(_, at): &(String, Instant)| at.elapsed() < SAY_AGAIN;
+        let known = self.said.as_ref().is_some_and(|said| said.0 == text || lately(said));
+        if asking || text.is_empty() || known {
+            return None;
+        }
+        let because = format!("waiting for a GPU: {text}");
+        self.said = Some((text, Instant::now()));
+        Some(Some(because))
     }
 
     pub(super) fn is_waiting(&self) -> bool {
@@ -159,15 +171,18 @@ impl Standing {
         if let Place::Asked { lease } = place {
             self.places[gpu] = Place::Ours { lease: Some(lease), since };
         }
+        self.named[gpu] = false;
+        self.said = None;
         self.usable[gpu].min(Bytes(free.0.saturating_sub(self.headroom.0)))
     }
 
     /// Strangers use it: back it goes, to be looked at again later.
-    pub(super) fn occupied(&mut self, gpu: usize, who: &str) {
-        if let Place::Asked { .. } = self.places[gpu] {
-            let why = Some(format!("used by others: {who}"));
-            self.places[gpu] = Place::Away { why, not_before: Some(Instant::now() + AGAIN) };
-        }
+    /// Whether that is new.
+    pub(super) fn occupied(&mut self, gpu: usize, who: &str) -> bool {
+        let Place::Asked { .. } = self.places[gpu] else { return false };
+        let why = Some(format!("used by others, {who}"));
+        self.places[gpu] = Place::Away { why, not_before: Some(Instant::now() + AGAIN) };
+        !std::mem::replace(&mut self.named[gpu], true)
     }
 
     pub(super) fn release(&mut self, gpu: usize) {

@@ -10,15 +10,15 @@ use super::ledger::is_haunted;
 /// How much of a command is worth a line.
 const WORDS: usize = 60;
 
-/// Who computes on a GPU that nobody has leased; `None`: nobody.
-pub(in crate::engine) fn on(reading: &GpuReading) -> Option<String> {
+/// Who computes on a GPU that nobody has leased, and whether they cannot be seen; `None`: nobody.
+pub(in crate::engine) fn on(reading: &GpuReading) -> Option<(String, bool)> {
     let pids: Vec<u32> =
         reading.processes.iter().filter(|process| process.compute).map(|process| process.pid).collect();
     let seen: u64 =
         reading.processes.iter().filter_map(|process| process.memory).map(|memory| memory.0).sum();
     let ghost = reading.memory.used.0.saturating_sub(seen);
     let used = !pids.is_empty() || is_haunted(ghost, reading.memory.total.0);
-    used.then(|| name_or_ghost(&pids, Bytes(ghost)))
+    used.then(|| (name_or_ghost(&pids, Bytes(ghost)), pids.is_empty()))
 }
 
 /// The same for what was seen before.
