@@ -57,6 +57,16 @@ fn reservations_decide_how_many_share_a_gpu() {
 }
 
 #[test]
+fn a_gpu_that_lets_one_process_compute_is_not_shared() {
+    let (nvml, gpulane) = on(&["24GiB"]);
+    nvml.set(|script| script["gpus"][0]["compute_mode"] = "exclusive_process".into());
+    let finished = gpulane.run(&plan("memory = \"6GiB\"", "0MiB", "sleep 0.2", 3), "all");
+    assert_ok(&finished);
+    assert_eq!(most_at_once(&gpulane), 1);
+    assert!(finished.stderr.contains("exclusive compute mode"), "{}", finished.stderr);
+}
+
+#[test]
 fn simulated_gpus_are_packed_alike() {
     let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
     let plan = plan("memory = \"10GiB\"", "0MiB", "sleep 0.4", 8).replace(TAKE, "");

@@ -108,6 +108,8 @@ fn no_daemon_outlives_the_run() {
         }
         live.wait();
         wait_until("no daemon", || daemons(&gpulane) == 0);
+        let meeting = gpulane.workspace.path().join("runtime");
+        wait_until("no meeting place", || std::fs::read_dir(&meeting).unwrap().count() == 0);
         gpulane.assert_nothing_left();
     }
 }

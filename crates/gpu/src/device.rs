@@ -145,6 +145,12 @@ pub(crate) fn is_prohibited(device: &Device<'_>) -> bool {
     device.compute_mode().is_ok_and(|mode| mode == ComputeMode::Prohibited)
 }
 
+/// Whether only one process at a time may compute on it.
+pub(crate) fn is_exclusive(device: &Device<'_>) -> bool {
+    let exclusive = [ComputeMode::ExclusiveThread, ComputeMode::ExclusiveProcess];
+    device.compute_mode().is_ok_and(|mode| exclusive.contains(&mode))
+}
+
 const fn compute_mode(mode: ComputeMode) -> &'static str {
     match mode {
         ComputeMode::Default => "default",

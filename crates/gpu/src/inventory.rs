@@ -15,6 +15,8 @@ pub struct Found {
     pub machine: Machine,
     /// Said once, if anything: "no GPU here, …".
     pub note: Option<String>,
+    /// A GPU of it lets only one process compute at a time (compute mode exclusive process).
+    pub exclusive: bool,
 }
 
 /// The GPUs asked for are not here.
@@ -82,8 +84,12 @@ pub fn find(
         return Err(GpuError::Lanes(lanes));
     }
     let mut found = match spec {
-        GpuSpec::None => Found { machine: machine(GpuKind::None, Vec::new(), lanes), note: None },
-        GpuSpec::Sim(sizes) => Found { machine: machine(GpuKind::Sim, simulated(sizes), lanes), note: None },
+        GpuSpec::None => {
+            Found { machine: machine(GpuKind::None, Vec::new(), lanes), note: None, exclusive: false }
+        }
+        GpuSpec::Sim(sizes) => {
+            Found { machine: machine(GpuKind::Sim, simulated(sizes), lanes), note: None, exclusive: false }
+        }
         GpuSpec::All | GpuSpec::These(_) => real(spec, lanes, visible, ask())?,
     };
     for gpu in &mut found.machine.gpus {
@@ -103,10 +109,11 @@ fn real(
     visible: Option<&str>,
     answer: Result<Census, NoProbe>,
 ) -> Result<Found, GpuError> {
-    let mut missing = Vec::new();
+    let (mut missing, mut exclusive) = (Vec::new(), false);
     let gpus = match answer {
         Ok(census) => {
             missing = census.missing;
+            exclusive = census.exclusive;
             within(census.there, visible)
         }
         Err(NoProbe::Broken(why)) => return Err(GpuError::Broken(why)),
@@ -122,18 +129,18 @@ fn real(
                     chosen.push(gpu);
                 }
             }
-            Ok(Found { machine: machine(GpuKind::Nvml, chosen, lanes), note: None })
+            Ok(Found { machine: machine(GpuKind::Nvml, chosen, lanes), note: None, exclusive })
         }
         (GpuSpec::These(names), Err(why)) => Err(GpuError::NoGpus { asked: names.join(","), why }),
         (_, Ok(gpus)) => {
             let gpus = gpus.into_iter().map(|numbered| numbered.gpu).collect();
             let note = (!missing.is_empty()).then(|| format!("{}; not used", missing.join("; ")));
-            Ok(Found { machine: machine(GpuKind::Nvml, gpus, lanes), note })
+            Ok(Found { machine: machine(GpuKind::Nvml, gpus, lanes), note, exclusive })
         }
         (_, Err(why)) => {
             let machine = machine(GpuKind::None, Vec::new(), lanes);
             let note = format!("{why}: {} CPU lanes stand in for GPUs", machine.cpu_lanes);
-            Ok(Found { machine, note: Some(note) })
+            Ok(Found { machine, note: Some(note), exclusive: false })
         }
     }
 }
@@ -213,7 +220,7 @@ mod tests {
     }
 
     fn census(there: Vec<Numbered>) -> Census {
-        Census { there, missing: Vec::new() }
+        Census { there, missing: Vec::new(), exclusive: false }
     }
 
     fn two() -> Vec<Numbered> {
@@ -234,7 +241,8 @@ mod tests {
 
     #[test]
     fn one_that_cannot_be_used_is_left_out_and_that_is_said() {
-        let lame = || Ok(Census { there: two(), missing: vec!["GPU 2 is lost: gone".into()] });
+        let lame =
+            || Ok(Census { there: two(), missing: vec!["GPU 2 is lost: gone".into()], exclusive: false });
         let found = real(&GpuSpec::All, None, None, lame()).unwrap();
         assert!(found.note.unwrap().contains("GPU 2 is lost"));
         let asked = real(&GpuSpec::These(vec!["2".into()]), None, None, lame());

@@ -53,6 +53,8 @@ pub(crate) struct Census {
     pub(crate) there: Vec<Numbered>,
     /// Those that cannot be used, each with the reason: `GPU 1 is lost: …`.
     pub(crate) missing: Vec<String>,
+    /// One of them lets only one process compute at a time.
+    pub(crate) exclusive: bool,
 }
 
 impl Probe {
@@ -85,7 +87,9 @@ impl Probe {
         let count = self.nvml.device_count().map_err(|error| error.to_string())?;
         let mut there = Vec::new();
         let mut missing = Vec::new();
+        let mut exclusive = false;
         for index in 0..count {
+            exclusive |= self.nvml.device_by_index(index).is_ok_and(|device| device::is_exclusive(&device));
             match self.usable(index) {
                 Ok(gpus) => there.extend(gpus.into_iter().map(|gpu| Numbered { index, gpu })),
                 Err(why) => missing.push(format!("GPU {index} {why}")),
@@ -94,7 +98,7 @@ impl Probe {
         if there.is_empty() && !missing.is_empty() {
             Err(missing.join("; "))
         } else {
-            Ok(Census { there, missing })
+            Ok(Census { there, missing, exclusive })
         }
     }
 

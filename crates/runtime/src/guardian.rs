@@ -53,6 +53,9 @@ fn guard() -> io::Result<u8> {
 
     wait_for_an_end(engine, lifeline.as_ref())?;
     let status = end_everything(engine);
+    if orders.dir.join("mps").exists() {
+        crate::engine::clear_mps_leftovers();
+    }
     Ok(exit_code(status))
 }
 

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use gpulane_gpu::{GpuError, GpuSpec, Leases};
 use gpulane_journal::{Commit, Journal, Mode, RunDir, RunDirError};
-use gpulane_model::{Event, ExitCode, Foreign, GpuKind, Machine, Millis, Plan, RunState, env_vars};
+use gpulane_model::{Event, ExitCode, Foreign, GpuKind, Machine, Memory, Millis, Plan, RunState, env_vars};
 use rustix::process::{Resource, Rlimit, Signal, getrlimit, set_parent_process_death_signal, setrlimit};
 
 use super::clock::Clock;
@@ -195,7 +195,17 @@ fn find_machine(plan: &Plan, request: &StartRequest, link: &Link) -> Result<Mach
         GpuError::Lanes(_) => Refusal::bad(error),
         _ => Refusal::new(ExitCode::NoResources, error),
     })?;
-    let machine = if lanes.is_none() { found.machine.packed_for(plan) } else { found.machine };
+    let machine = match lanes {
+        Some(_) => found.machine,
+        None if found.exclusive && shares_without_mps(plan) => {
+            link.note(
+                "a GPU is in exclusive compute mode, so jobs have their GPU to themselves; `mps = true` or \
+                 `nvidia-smi -c 0` lets them share",
+            );
+            found.machine
+        }
+        None => found.machine.packed_for(plan),
+    };
     let misfits = gpulane_core::misfits(plan, &machine);
     if !misfits.is_empty() {
         let lines: Vec<String> = misfits.iter().map(ToString::to_string).collect();
@@ -207,6 +217,11 @@ fn find_machine(plan: &Plan, request: &StartRequest, link: &Link) -> Result<Mach
         link.note(note);
     }
     Ok(machine)
+}
+
+/// Whether jobs would share a GPU as processes of their own.
+fn shares_without_mps(plan: &Plan) -> bool {
+    plan.stages.iter().any(|stage| stage.gpus > 0 && stage.memory != Memory::Exclusive && !stage.mps)
 }
 
 fn open_leases(dir: &RunDir) -> Result<Leases, Refusal> {

@@ -20,6 +20,8 @@ mod trouble;
 
 use gpulane_model::ExitCode;
 
+pub(crate) use mps::clear_leftovers as clear_mps_leftovers;
+
 use begin::Refusal;
 
 /// Runs the engine to its end and returns its exit code.

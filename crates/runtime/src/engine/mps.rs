@@ -59,6 +59,13 @@ pub(super) struct Mps {
     stopped: bool,
 }
 
+/// Clears away what the daemons of engines that were killed left in the places where jobs meet them.
+pub(crate) fn clear_leftovers() {
+    for place in meeting::places() {
+        meeting::clear(&place);
+    }
+}
+
 impl Mps {
     /// Starts the daemon for these GPUs and waits until jobs can use it. To be called from the thread that starts
     /// jobs: like them, the daemon dies with it.

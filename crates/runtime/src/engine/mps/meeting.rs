@@ -85,7 +85,7 @@ fn furnish(folder: &Path) -> io::Result<Meeting> {
 }
 
 /// Removes what engines of this user left that were killed.
-fn clear(place: &Path) {
+pub(super) fn clear(place: &Path) {
     for entry in fs::read_dir(place).into_iter().flatten().flatten() {
         if is_stale(&entry) {
             let _ = fs::remove_dir_all(entry.path());
