@@ -126,13 +126,17 @@ fn five_detached_runs_are_a_queue() {
             "--",
             "sh",
             "-c",
-            "echo + $GPULANE_RUN >> ticks; sleep 0.2; echo - >> ticks",
+            "echo + $GPULANE_RUN >> ticks; until [ -e go ]; do sleep 0.02; done; sleep 0.1; echo - >> ticks",
         ]);
         assert_eq!(finished.code, 0, "{}", finished.stderr);
     }
     let path = gpulane.workspace.path();
-    let shown = gpulane.call(&["gpus", "--json"]);
-    assert!(shown.stdout.contains("q0") || has(&path.join("q0"), "run_finished"), "{}", shown.stdout);
+    wait_until("the first to run and four to wait", || {
+        let shown: Value = serde_json::from_str(&gpulane.call(&["gpus", "--json"]).stdout).unwrap();
+        let waiting = shown[0]["waiting"].as_array().map_or(0, Vec::len);
+        shown[0]["lease"]["run"].as_str().is_some_and(|run| run.ends_with("q0")) && waiting == 4
+    });
+    gpulane.workspace.file("go", "");
     wait_until("all runs", || runs.iter().all(|run| has(&path.join(run), "run_finished")));
     let ticks = std::fs::read_to_string(path.join("ticks")).unwrap();
     let order: String = ticks.lines().map(|line| line.rsplit('/').next().unwrap()).collect();

@@ -51,11 +51,9 @@ impl Core {
     /// Ends jobs of the stage that were started on a guess and have no room, the youngest first, unless they have come to their
     /// GPU: what they would lose then is more than what they might.
     pub(crate) fn make_room(&mut self, stage: StageId) {
-        let over = |core: &Self| {
-            let over = core.lanes.devices.iter().filter(|(_, device)| device.used > device.capacity);
-            over.map(|(at, device)| (at, device.used - device.capacity)).collect::<Vec<_>>()
-        };
-        for (device, mut excess) in over(self) {
+        let over = self.lanes.devices.iter().filter(|(_, device)| device.used > device.capacity);
+        let over: Vec<(u32, u64)> = over.map(|(at, device)| (at, device.used - device.capacity)).collect();
+        for (device, mut excess) in over {
             let mut young: Vec<(JobId, u64)> =
                 self.lanes.jobs_on(device).filter_map(|job| self.unseen(job, stage)).collect();
             young.sort_by_key(|(job, _)| {

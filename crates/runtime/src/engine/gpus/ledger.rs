@@ -15,13 +15,13 @@ const SLACK_PER_JOB: u64 = 16 << 20;
 /// Memory nobody is seen to hold, beyond which somebody else must be using the GPU.
 const GHOST: u64 = 512 << 20;
 
+/// How long the memory of a job that has ended may take before the GPU is said to be held.
+const PATIENCE: Millis = Millis::seconds(3);
+
 /// Whether so much that nobody is seen to hold means that the GPU is in use.
 pub(super) fn is_haunted(ghost: u64, total: u64) -> bool {
     ghost > GHOST.max(total / 50)
 }
-
-/// How long the memory of a job that has ended may take before the GPU is said to be held.
-const PATIENCE: Millis = Millis::seconds(3);
 
 /// A look at one GPU, with the owner of each process.
 pub(super) struct Seen<'a> {

@@ -321,7 +321,7 @@ impl Gpus {
         for (job, (exit, ended)) in std::mem::take(&mut self.leaving) {
             news.push(News::Exited { job, exit, ended, peak: None });
         }
-        for gpu in self.standing.take_asked() {
+        for gpu in self.standing.asked() {
             news.push(self.grant(gpu, u64::MAX));
         }
         news.extend(self.reach_out());

@@ -176,8 +176,7 @@ impl Standing {
         self.usable[gpu].min(Bytes(free.0.saturating_sub(self.headroom.0)))
     }
 
-    /// Strangers use it: back it goes, to be looked at again later.
-    /// Whether that is new.
+    /// Strangers use it: back it goes, to be looked at again later. Whether that is new.
     pub(super) fn occupied(&mut self, gpu: usize, who: &str) -> bool {
         let Place::Asked { .. } = self.places[gpu] else { return false };
         let why = Some(format!("used by others, {who}"));
@@ -219,7 +218,7 @@ impl Standing {
     }
 
     /// GPUs whose look will not come.
-    pub(super) fn take_asked(&self) -> Vec<usize> {
+    pub(super) fn asked(&self) -> Vec<usize> {
         (0..self.places.len()).filter(|gpu| self.is_asked(*gpu)).collect()
     }
 

@@ -14,7 +14,7 @@ use gpulane_model::{Attempt, JobId, Millis};
 use rustix::event::{EventfdFlags, eventfd};
 
 use super::ledger::{Finding, Idle, Ledger, Seen};
-use super::owners::Owners;
+use super::owners::{Owner, Owners};
 
 /// Between two looks: while the memory of a job that has ended is awaited, and otherwise. A young job is looked at
 /// more often, every hundredth of its age: what it holds changes most in the beginning.
@@ -62,6 +62,7 @@ pub(super) enum Word {
 
 /// The reactor's end.
 pub(super) struct Watch {
+    /// Unbounded, so that asking never waits; there are two asks for each job and one for each GPU wanted.
     asks: Sender<Ask>,
     mailbox: Arc<Mailbox>,
     begun: Instant,
@@ -203,8 +204,7 @@ impl Watcher {
                     }
                     return;
                 };
-                let owners: Vec<_> =
-                    glance.processes.iter().map(|process| self.owners.of(process.pid)).collect();
+                let owners = self.owners_of(&glance);
                 let idle = self.ledger.inspect(&Seen { gpu, glance: &glance, owners: &owners });
                 self.say(Word::Inspected { gpu, idle });
             }
@@ -215,8 +215,7 @@ impl Watcher {
         for gpu in gpus.iter().copied() {
             self.beat();
             if let Some(glance) = self.glance(probe, gpu) {
-                let owners: Vec<_> =
-                    glance.processes.iter().map(|process| self.owners.of(process.pid)).collect();
+                let owners = self.owners_of(&glance);
                 self.named.extend(glance.processes.iter().map(|process| process.pid));
                 self.ledger.look(&Seen { gpu, glance: &glance, owners: &owners });
             }
@@ -231,6 +230,10 @@ impl Watcher {
             self.namespaced = true;
             self.say(Word::Namespaced);
         }
+    }
+
+    fn owners_of(&mut self, glance: &Glance) -> Vec<Owner> {
+        glance.processes.iter().map(|process| self.owners.of(process.pid)).collect()
     }
 
     /// `None`: it could not be seen; if it is lost, that was said.
