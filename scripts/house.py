@@ -26,9 +26,11 @@ LINE = {
     "core": {"model"},
     "journal": {"model"},
     "gpu": {"model"},
+    "witness": {"model"},
     "report": {"model", "core", "journal", "gpu"},
-    "runtime": {"model", "core", "journal", "gpu"},
-    "cli": {"model", "plan", "core", "journal", "gpu", "report", "runtime"},
+    "runtime": {"model", "core", "journal", "gpu", "witness"},
+    "doctor": {"model", "core", "journal", "gpu", "witness"},
+    "cli": {"model", "plan", "core", "journal", "gpu", "witness", "report", "runtime", "doctor"},
     "fake-nvml": {"model"},
     "testkit": {"model", "fake-nvml"},
 }
@@ -137,7 +139,7 @@ def check_imports(path: str, crate: str, allowed: set[str], manifest: dict) -> I
     for name in sorted(wanted):
         other = name.removeprefix("gpulane-")
         if other != name and other not in allowed:
-            yield path, 0, f"`{crate}` may not import `{other}`; the line is model, plan core journal gpu, report runtime, cli"
+            yield path, 0, f"`{crate}` may not import `{other}`; the line is model, plan core journal gpu witness, report runtime, cli"
 
 
 # Documents ----------------------------------------------------------------------------------------------------

@@ -124,7 +124,7 @@ def sources(packages: list[dict], rules: dict) -> Iterator[str]:
 def bans(packages: list[dict], rules: dict) -> Iterator[str]:
     for rule in rules["bans"]["deny"]:
         for package in packages:
-            if matches(package, rule["crate"]):
+            if matches(package, rule["crate"]) and not only_within(package, rule.get("wrappers", []), packages):
                 yield f"{name_of(package)}: banned, {rule['reason']}"
     skipped = rules["bans"]["skip"]
     for rule in skipped:
@@ -137,6 +137,17 @@ def bans(packages: list[dict], rules: dict) -> Iterator[str]:
     for name, found in sorted(versions.items()):
         if len(found) > 1:
             yield f"{name}: {len(found)} versions ({', '.join(sorted(found))}); settle on one, or say why in deny.toml"
+
+
+def only_within(package: dict, wrappers: list[str], packages: list[dict]) -> bool:
+    """Whether all that want it are crates from outside for which the rule makes an exception."""
+    wanting = {
+        each["name"]
+        for each in packages
+        for dependency in each.get("dependencies", [])
+        if dependency["name"] == package["name"] and dependency["kind"] != "dev"
+    }
+    return bool(wrappers) and wanting <= set(wrappers)
 
 
 def matches(package: dict, rule: str) -> bool:

@@ -61,6 +61,13 @@ class Bans(unittest.TestCase):
         self.assertTrue(any("c@1" in each for each in found))
         self.assertTrue(any(each.startswith("a: 2 versions") for each in found))
 
+    def test_a_ban_makes_its_exceptions_and_no_others(self):
+        rules = {"bans": {"deny": [{"crate": "b", "wrappers": ["a"], "reason": "bad"}], "skip": []}}
+        wants_b = {"dependencies": [{"name": "b", "kind": None}]}
+        within = [package("a", "1.0.0") | wants_b, package("b", "1.0.0")]
+        self.assertEqual(list(licences.bans(within, rules)), [])
+        self.assertEqual(len(list(licences.bans([*within, package("c", "1.0.0") | wants_b], rules))), 1)
+
     def test_a_foreign_source_is_found(self):
         rules = {"sources": {"allow-registry": ["x"]}}
         self.assertEqual(list(licences.sources([package("a", "1.0.0")], rules)), [])

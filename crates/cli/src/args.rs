@@ -1,5 +1,6 @@
 //! The command line, as typed. Nothing is resolved here: each subcommand's file does that.
 
+mod doctor;
 mod gpus;
 
 use std::path::PathBuf;
@@ -7,6 +8,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use gpulane_model::Bytes;
 
+pub(crate) use doctor::Doctor;
 pub(crate) use gpus::{Fit, Gpus, Sharing};
 
 /// Keep every GPU of a machine busy with isolated processes, and never hang.
@@ -47,6 +49,8 @@ pub(crate) enum Command {
     Gpus(Gpus),
     /// Will it fit? Memory, lanes per GPU, time; starts nothing
     Fit(Fit),
+    /// Find out what is wrong with this machine, a process or a run
+    Doctor(Doctor),
     /// Train 13 tiny models on 8 simulated GPUs, then evaluate them
     Demo(Demo),
     /// Write a starter plan
@@ -137,6 +141,15 @@ pub(crate) struct JobSettings {
     /// End a job that takes longer, such as 2h
     #[arg(long, value_name = "TIME")]
     pub(crate) timeout: Option<String>,
+    /// A job without a sign of life for so long is frozen: 10m, off
+    #[arg(long, value_name = "TIME")]
+    pub(crate) hang: Option<String>,
+    /// A file under {out} that means the work is done; * and ** match any
+    #[arg(long, value_name = "GLOB")]
+    pub(crate) result: Option<String>,
+    /// Hold back starts while the CPUs are saturated: auto, off, or how many start at once
+    #[arg(long, value_name = "N")]
+    pub(crate) start_gate: Option<String>,
 }
 
 impl JobSettings {
@@ -149,6 +162,9 @@ impl JobSettings {
             ("--parallel", "parallel", &self.parallel),
             ("--retries", "retries", &self.retries),
             ("--timeout", "timeout", &self.timeout),
+            ("--hang", "hang", &self.hang),
+            ("--result", "result", &self.result),
+            ("--start-gate", "start_gate", &self.start_gate),
         ];
         all.into_iter().filter_map(|(flag, key, value)| Some((flag, key, value.as_deref()?))).collect()
     }

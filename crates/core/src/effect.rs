@@ -32,8 +32,8 @@ pub enum Effect {
         job: JobId,
         /// Which try.
         attempt: Attempt,
-        /// KILL at once instead of TERM and grace.
-        now: bool,
+        /// In which manner.
+        manner: Manner,
     },
     /// Make a finished attempt's output visible. Answered exactly once: `JobPublished` or `PublishFailed`.
     Publish {
@@ -66,6 +66,17 @@ pub enum Effect {
         /// How.
         outcome: Outcome,
     },
+}
+
+/// In which manner a process tree is ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Manner {
+    /// TERM, the stage's grace, KILL.
+    Gently,
+    /// As gently, with ABRT before KILL: it is frozen, and Python then shows where its threads are.
+    Frozen,
+    /// KILL at once.
+    Now,
 }
 
 /// How a run is over.

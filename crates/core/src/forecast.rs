@@ -29,7 +29,8 @@ pub fn forecast(
     known: &[Known],
     seconds: &mut dyn FnMut(JobId) -> f64,
 ) -> Forecast {
-    let core = Core::new(Arc::clone(plan), machine.clone(), &RunState::new(plan)).with_known(known);
+    let core = Core::new(Arc::clone(plan), machine.clone(), &RunState::new(plan));
+    let core = core.with_known(known).without_gate();
     run_through(core, seconds)
 }
 
@@ -42,7 +43,17 @@ pub(crate) fn run_through(core: Core, seconds: &mut dyn FnMut(JobId) -> f64) -> 
         course.leave(job);
         let exit = ProcessExit::Code(0);
         course.step(
-            Input::JobExited { job, attempt, exit, left: 0, ago: Millis(0), peak: None, trouble: None },
+            Input::JobExited {
+                job,
+                attempt,
+                exit,
+                left: 0,
+                who: vec![],
+                ago: Millis(0),
+                peak: None,
+                trouble: None,
+                stuck: None,
+            },
             seconds,
         );
     }

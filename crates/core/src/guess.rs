@@ -87,7 +87,7 @@ impl Core {
             Phase::Running { lane, ending: Ending::No, since } => {
                 self.set_phase(job, Phase::Running { lane, ending: why, since });
                 let attempt = Attempt(self.jobs[job.index()].attempts);
-                self.later.push(Effect::Terminate { job, attempt, now: true });
+                self.later.push(Effect::Terminate { job, attempt, manner: crate::Manner::Now });
             }
             _ => {}
         }

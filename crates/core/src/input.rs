@@ -1,6 +1,6 @@
 //! What the runtime tells the core: everything that happened in the world, one [`Input`] each.
 
-use gpulane_model::{Attempt, Bytes, GpuIndex, JobId, Millis, ProcessExit};
+use gpulane_model::{Attempt, Bytes, GpuIndex, JobId, Millis, ProcessExit, Stuck};
 
 /// Something happened. What is late or told twice (an attempt that is over, a job that has ended) is ignored.
 #[derive(Clone, Debug, PartialEq)]
@@ -45,12 +45,45 @@ pub enum Input {
         exit: ProcessExit,
         /// Processes that had to be ended after the main one was gone.
         left: u32,
+        /// What some of them were, for a person.
+        who: Vec<String>,
         /// How long ago that was: its GPU memory may have been awaited since.
         ago: Millis,
         /// The most GPU memory it held on any one of its GPUs, where measured.
         peak: Option<Bytes>,
         /// What was found out about its end beyond the exit.
         trouble: Option<Trouble>,
+        /// Processes of it that outlived KILL and will stay; they are no longer waited for.
+        stuck: Option<Remains>,
+    },
+    /// The job has shown no sign of life for long, and evidence was taken.
+    Stuck {
+        /// The job.
+        job: JobId,
+        /// The try under way.
+        attempt: Attempt,
+        /// For how long it has shown none.
+        quiet: Millis,
+        /// The same evidence was seen twice: it is frozen. Otherwise this is a suspicion.
+        frozen: bool,
+        /// What it is stuck in.
+        stuck: Stuck,
+    },
+    /// The job says, or its results show, that its work is done.
+    WorkDone {
+        /// The job.
+        job: JobId,
+        /// The try under way.
+        attempt: Attempt,
+        /// How that is known, for a person: `called gpulane.done()`.
+        because: String,
+        /// It is known to be frozen: it is ended now, not after the stage's grace.
+        frozen: bool,
+    },
+    /// How the CPUs do: whether more wants to run than can.
+    Pressure {
+        /// They are saturated.
+        saturated: bool,
     },
     /// How much GPU memory a running job has held so far.
     PeakSeen {
@@ -135,6 +168,15 @@ pub enum Input {
     },
 }
 
+/// Processes that nothing can end.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Remains {
+    /// Which.
+    pub pids: Vec<u32>,
+    /// What they are stuck in, for a person.
+    pub because: String,
+}
+
 /// Why a job came to grief, as far as the world could tell from more than its exit. The text is words for a person.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Trouble {
@@ -142,13 +184,6 @@ pub enum Trouble {
     GpuOom(String),
     /// Out of host memory.
     HostOom(String),
-    /// Its GPU has failed.
-    GpuLost {
-        /// Which.
-        gpu: GpuIndex,
-        /// What happened and what to do.
-        why: String,
-    },
     /// A fault under MPS, which takes down every process on the GPU.
     MpsFault(String),
 }
@@ -170,4 +205,13 @@ pub enum Timer {
     },
     /// Starts were held; see whether they work again.
     RetryHeld,
+    /// A job whose work is done has had its grace to exit.
+    Linger {
+        /// The job.
+        job: JobId,
+        /// The try that is done.
+        attempt: Attempt,
+    },
+    /// Starts were held back by `start_gate`; see who may start now.
+    Gate,
 }

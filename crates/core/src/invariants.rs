@@ -20,6 +20,8 @@ impl Core {
         self.check_counts()?;
         self.check_lanes()?;
         self.check_keepers()?;
+        self.check_findings()?;
+        self.check_gate()?;
         for at in 0..self.stages.len() {
             self.check_stage(StageId::at(at))?;
         }
@@ -135,6 +137,16 @@ impl Core {
 
     fn stage_slot(&self, job: JobId) -> &StageSlot {
         &self.stages[self.stage_of(job).index()]
+    }
+
+    /// What was found out about a job is forgotten when it ends.
+    fn check_findings(&self) -> Result<(), String> {
+        let lives =
+            |job: &JobId| matches!(self.phase(*job), Phase::Running { .. } | Phase::Publishing { .. });
+        match self.findings.keys().find(|job| !lives(job)) {
+            Some(job) => Err(format!("job {job} is {:?} and still remembered", self.phase(*job))),
+            None => Ok(()),
+        }
     }
 
     /// Who stays first in the line stands in it.

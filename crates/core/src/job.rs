@@ -60,6 +60,10 @@ pub(crate) enum Phase {
 pub(crate) enum Ending {
     No,
     Timeout,
+    /// It was found frozen.
+    Hang,
+    /// Its work is done, but it does not exit: however it ends, it has succeeded.
+    Lingering,
     Cancelled,
     Interrupted,
     /// It was started on a guess, and there is no room for it.

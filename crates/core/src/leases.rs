@@ -25,6 +25,13 @@ pub(crate) struct Scarcity {
     said: Option<String>,
 }
 
+impl Scarcity {
+    /// Whether that was recorded and still stands.
+    pub(crate) fn is_said(&self) -> bool {
+        self.said.is_some()
+    }
+}
+
 impl Core {
     /// Whether this GPU, which is not ours, would be put to use. Where GPUs differ, one that is too small for all that is
     /// ready would come back at once: whoever answers [`Effect::Want`] asks this first.

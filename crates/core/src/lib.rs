@@ -8,9 +8,11 @@
 //! - `demand`, `memory`, `devices`, `lanes`: what a job takes, how full each GPU is, and who holds what.
 //! - `job`, `stages`, `line`: where each job stands, what each stage waits for, which queues have something to start.
 //! - `state`: [`Core`] itself and `step`; `restore` makes one from a journal.
-//! - `starts`, `ends`, `leases`: starting what can start, what the end of a job means to others, GPUs that come and go.
+//! - `starts`, `gate`, `ends`, `leases`: starting what can start, what the end of a job means to others, GPUs that come and
+//!   go.
 //! - `on_*`: handlers, a room for each kind of news.
 //! - `rank`, `order`: who goes first where GPUs are shared by memory; `forecast`: how it would go.
+//! - `signs`, `vigil`, `norm`: when a job that shows no life is frozen; used by whoever watches, not by the core.
 //! - `waiting`, `misfit`, `invariants`: answers about the state; they change nothing.
 
 mod demand;
@@ -18,6 +20,7 @@ mod devices;
 mod effect;
 mod ends;
 mod forecast;
+mod gate;
 mod guess;
 mod input;
 mod invariants;
@@ -27,25 +30,34 @@ mod leases;
 mod line;
 mod memory;
 mod misfit;
+mod norm;
+mod on_done;
 mod on_exit;
 mod on_gpu;
 mod on_peak;
+mod on_remains;
 mod on_spawn;
 mod on_stop;
+mod on_stuck;
 mod on_trouble;
 mod order;
 mod rank;
 mod restore;
+mod signs;
 mod stages;
 mod starts;
 mod state;
+mod vigil;
 mod waiting;
 
-pub use effect::{Effect, GpuSet, Outcome};
+pub use effect::{Effect, GpuSet, Manner, Outcome};
 pub use forecast::{Forecast, forecast};
 pub use gpulane_model::Counts;
-pub use input::{Input, Timer, Trouble};
+pub use input::{Input, Remains, Timer, Trouble};
 pub use memory::{HEADROOM, MARGIN, reserve_for};
 pub use misfit::{Lack, Misfit, misfits};
+pub use norm::Norm;
+pub use signs::{ProcessSigns, Signs};
 pub use state::Core;
+pub use vigil::{Judgement, Limits, Seen, Vigil, Wish};
 pub use waiting::Waiting;

@@ -5,62 +5,53 @@ use gpulane_model::{Attempt, Bytes, Event, FailReason, Failure, JobId, Millis, P
 use crate::job::{Ending, Phase};
 use crate::starts::Place;
 use crate::state::Core;
-use crate::{Effect, Timer, Trouble};
+use crate::{Effect, Remains, Timer, Trouble};
 
 /// How a process tree ended.
 pub(crate) struct End {
     pub(crate) exit: ProcessExit,
     pub(crate) left: u32,
+    pub(crate) who: Vec<String>,
     pub(crate) ago: Millis,
     pub(crate) peak: Option<Bytes>,
     pub(crate) trouble: Option<Trouble>,
+    pub(crate) stuck: Option<Remains>,
 }
 
 impl Core {
     pub(crate) fn on_job_exited(&mut self, job: JobId, attempt: Attempt, end: End) {
         let Some(slot) = self.slot(job).filter(|slot| slot.is_at(attempt)) else { return };
         let Phase::Running { ending, since, .. } = slot.phase else { return };
-        let End { exit, left, ago, peak, trouble } = end;
+        let End { exit, left, who, ago, peak, trouble, stuck } = end;
         let peak = self.note_peak(job, peak);
         let footing = self.footing(job);
         if let Some(peak) = peak.filter(|_| !self.is_guessed(job)) {
             self.check_reserved(job, peak);
         }
         let lost = self.lost_under(job);
-        self.lanes.release(job);
+        let stranded = stuck.as_ref().filter(|remains| self.on_remains(job, remains));
+        self.release(job);
         if left > 0 {
             let job = self.plan.job_name(job);
-            self.record(Event::ProcessesLeft { job, count: left });
-        }
-        if let Some(Trouble::GpuLost { gpu, why }) = &trouble {
-            self.on_gpu_lost(*gpu, why);
+            self.record(Event::ProcessesLeft { job, count: left, who });
         }
         let took = self.now.since(since.after(ago));
-        if exit.success()
-            && matches!(ending, Ending::No | Ending::Interrupted | Ending::Lost | Ending::MadeRoom)
-        {
-            if let Some(peak) = peak {
-                self.learn(job, peak);
-                self.stages[self.plan.job(job).stage.index()].confirmed = true;
-            }
-            self.set_phase(job, Phase::Publishing { took, cancelled: false });
-            self.later.push(Effect::Publish { job, attempt });
-            return;
+        let counts = !matches!(ending, Ending::Timeout | Ending::Hang | Ending::Cancelled);
+        if (exit.success() && counts) || self.succeeded_at_last(job, ending, exit) {
+            return self.publish(job, attempt, took, peak);
         }
         self.peaks.remove(&job);
+        let findings = self.findings.remove(&job).unwrap_or_default();
         let failure =
             Failure { peak_vram: peak.map(|peak| peak.0), ..Failure::from_exit(exit, took.as_seconds()) };
         match ending {
-            Ending::No => self.on_job_failed(job, attempt, failure, trouble, &footing),
-            Ending::Timeout => {
-                let limit = self.plan.stage_of(job).timeout.unwrap_or(took);
-                let message = Some(format!("took longer than {limit}"));
-                self.on_attempt_failed(
-                    job,
-                    attempt,
-                    Failure { reason: FailReason::Timeout, message, ..failure },
-                );
+            // A lingering one has succeeded above, however it ended.
+            Ending::No | Ending::Lingering => self.on_job_failed(job, attempt, failure, trouble, &footing),
+            Ending::Hang | Ending::Timeout if stranded.is_some() => {
+                self.done_elsewhere(job, attempt, "its processes outlived SIGKILL and hold its GPU", failure);
             }
+            Ending::Hang => self.on_hang_ended(job, attempt, findings, failure),
+            Ending::Timeout => self.on_timed_out(job, attempt, took, failure),
             Ending::Cancelled => {
                 self.jobs[job.index()].failures += 1;
                 self.fail(job, attempt, Failure { reason: FailReason::Cancelled, ..failure });
@@ -69,17 +60,36 @@ impl Core {
                 self.do_again(job, attempt, Failure { reason: FailReason::Interrupted, ..failure });
             }
             Ending::MadeRoom => {
-                let message =
-                    "made room: others of its stage take more GPU memory than was guessed at its start";
-                let message = Some(message.to_owned());
-                self.do_again(job, attempt, Failure { reason: FailReason::Lost, message, ..failure });
+                let why = "made room: others of its stage take more GPU memory than was guessed at its start";
+                self.done_elsewhere(job, attempt, why, failure);
             }
             Ending::Lost => {
-                let message = lost.unwrap_or_else(|| "restarted after an MPS fault".to_owned());
-                let failure = Failure { reason: FailReason::Lost, message: Some(message), ..failure };
-                self.do_again(job, attempt, failure);
+                let why = lost.unwrap_or_else(|| "restarted after an MPS fault".to_owned());
+                self.done_elsewhere(job, attempt, &why, failure);
             }
         }
+    }
+
+    fn publish(&mut self, job: JobId, attempt: Attempt, took: Millis, peak: Option<Bytes>) {
+        if let Some(peak) = peak {
+            self.learn(job, peak);
+            self.stages[self.plan.job(job).stage.index()].confirmed = true;
+        }
+        self.set_phase(job, Phase::Publishing { took, cancelled: false });
+        self.later.push(Effect::Publish { job, attempt });
+    }
+
+    fn on_timed_out(&mut self, job: JobId, attempt: Attempt, took: Millis, mut failure: Failure) {
+        let limit = self.plan.stage_of(job).timeout.unwrap_or(took);
+        failure.reason = FailReason::Timeout;
+        failure.message = Some(format!("took longer than {limit}"));
+        self.on_attempt_failed(job, attempt, failure);
+    }
+
+    /// Where it was it could not go on, through no fault of its own.
+    fn done_elsewhere(&mut self, job: JobId, attempt: Attempt, why: &str, mut failure: Failure) {
+        (failure.reason, failure.message) = (FailReason::Lost, Some(why.to_owned()));
+        self.do_again(job, attempt, failure);
     }
 
     /// The try is recorded but does not count; the job has its turn again.
@@ -92,6 +102,7 @@ impl Core {
     pub(crate) fn on_job_published(&mut self, job: JobId, attempt: Attempt) {
         let Some((took, _)) = self.publishing(job, attempt) else { return };
         self.set_phase(job, Phase::Succeeded);
+        self.tell_lingered(job, attempt);
         let peak_vram = self.peaks.remove(&job).map(|peak| peak.0);
         let job = self.plan.job_name(job);
         self.record(Event::JobSucceeded { job, attempt, seconds: took.as_seconds(), peak_vram });
@@ -99,6 +110,7 @@ impl Core {
 
     pub(crate) fn on_publish_failed(&mut self, job: JobId, attempt: Attempt, message: String) {
         let Some((took, cancelled)) = self.publishing(job, attempt) else { return };
+        self.findings.remove(&job);
         let failure = Failure {
             message: Some(message),
             seconds: took.as_seconds(),
@@ -122,12 +134,22 @@ impl Core {
 
     /// The job failed by its own doing: it gets another try if one is left and its stage goes on.
     pub(crate) fn on_attempt_failed(&mut self, job: JobId, attempt: Attempt, failure: Failure) {
+        self.on_attempt_failed_of(job, attempt, failure, self.plan.stage_of(job).retries);
+    }
+
+    /// The same where it is tried again at most so often.
+    pub(crate) fn on_attempt_failed_of(
+        &mut self,
+        job: JobId,
+        attempt: Attempt,
+        failure: Failure,
+        retries: u32,
+    ) {
         let slot = &mut self.jobs[job.index()];
         slot.failures += 1;
         let failures = slot.failures;
-        let stage = self.plan.stage_of(job);
-        let delay = stage.retry_delay;
-        if failures > stage.retries || self.stages[self.stage_of(job).index()].stopped {
+        let delay = self.plan.stage_of(job).retry_delay;
+        if failures > retries || self.stages[self.stage_of(job).index()].stopped {
             return self.fail(job, attempt, failure);
         }
         let name = self.plan.job_name(job);

@@ -4,7 +4,7 @@ use gpulane_model::{Attempt, Event, FailReason, Failure, JobId, LaneId, Millis};
 
 use crate::job::{Ending, Phase};
 use crate::state::{Core, Hold};
-use crate::{Effect, Timer};
+use crate::{Effect, Manner, Timer};
 
 /// How long starts are held before one is tried again.
 const HOLD: Millis = Millis::seconds(2);
@@ -24,7 +24,8 @@ impl Core {
             // Wanted gone while it was being started.
             let now = matches!(ending, Ending::Lost | Ending::MadeRoom)
                 || self.interrupt.as_ref().is_some_and(|interrupt| interrupt.now);
-            self.later.push(Effect::Terminate { job, attempt, now });
+            let manner = if now { Manner::Now } else { Manner::Gently };
+            self.later.push(Effect::Terminate { job, attempt, manner });
         } else if let Some(timeout) = self.plan.stage_of(job).timeout {
             let timer = Timer::Timeout { job, attempt };
             self.later.push(Effect::SetTimer { timer, at: self.now.after(timeout) });
@@ -35,7 +36,7 @@ impl Core {
         if self.starting(job, attempt).is_none() {
             return;
         }
-        self.lanes.release(job);
+        self.release(job);
         self.jobs[job.index()].failures += 1;
         self.fail(job, attempt, Failure { message: Some(message), ..Failure::because(FailReason::Start) });
         if let Hold::Probing { because } = &mut self.hold {
@@ -46,7 +47,7 @@ impl Core {
 
     pub(crate) fn on_spawn_blocked(&mut self, job: JobId, attempt: Attempt, because: String) {
         let Some((_, ending)) = self.starting(job, attempt) else { return };
-        self.lanes.release(job);
+        self.release(job);
         self.jobs[job.index()].attempts -= 1;
         if ending == Ending::Cancelled {
             self.fail(job, Attempt(0), Failure::because(FailReason::Cancelled));
@@ -62,6 +63,7 @@ impl Core {
             Hold::Held { .. } => return,
             Hold::Free => {
                 self.supersede_scarcity();
+                self.gate.supersede();
                 self.record(Event::StartsHeld { because: because.clone() });
             }
             Hold::Trial { .. } | Hold::Probing { .. } => {}

@@ -3,17 +3,20 @@
 
 use gpulane_model::{Attempt, FailReason, Failure, JobId};
 
-use crate::Effect;
+use crate::Manner;
 use crate::job::{Ending, Phase};
+use crate::on_done::STAYED;
 use crate::state::{Core, Interrupt};
 
 impl Core {
     pub(crate) fn on_timeout(&mut self, job: JobId, attempt: Attempt) {
-        let Some(slot) = self.slot(job).filter(|slot| slot.is_at(attempt)) else { return };
-        if let Phase::Running { lane, ending: Ending::No, since } = slot.phase {
-            self.set_phase(job, Phase::Running { lane, ending: Ending::Timeout, since });
-            self.later.push(Effect::Terminate { job, attempt, now: false });
+        if !self.runs_freely(job, attempt) {
+            return;
         }
+        if self.is_done(job) {
+            return self.end_lingering(job, STAYED, Manner::Gently);
+        }
+        self.end_as(job, Ending::Timeout, Manner::Gently);
     }
 
     pub(crate) fn on_cancel_requested(&mut self, jobs: &[JobId]) {
@@ -29,7 +32,6 @@ impl Core {
 
     fn cancel(&mut self, job: JobId) {
         let Some(slot) = self.slot(job) else { return };
-        let attempt = Attempt(slot.attempts);
         match slot.phase {
             Phase::Waiting | Phase::Ready | Phase::Delayed { .. } => {
                 self.fail(job, Attempt(0), Failure::because(FailReason::Cancelled));
@@ -37,12 +39,10 @@ impl Core {
             Phase::Starting { lane, .. } => {
                 self.set_phase(job, Phase::Starting { lane, ending: Ending::Cancelled });
             }
-            Phase::Running { lane, ending, since } => {
+            Phase::Running { ending: Ending::No, .. } => self.end_as(job, Ending::Cancelled, Manner::Gently),
+            Phase::Running { lane, since, .. } => {
                 // Already being ended for another reason: that stays under way, but there will be no further try.
                 self.set_phase(job, Phase::Running { lane, ending: Ending::Cancelled, since });
-                if ending == Ending::No {
-                    self.later.push(Effect::Terminate { job, attempt, now: false });
-                }
             }
             Phase::Publishing { took, .. } => {
                 self.set_phase(job, Phase::Publishing { took, cancelled: true });
@@ -70,14 +70,17 @@ impl Core {
             Phase::Starting { lane, ending: Ending::No | Ending::MadeRoom } => {
                 self.set_phase(job, Phase::Starting { lane, ending: Ending::Interrupted });
             }
-            Phase::Running { lane, ending, since } => {
-                if ending == Ending::No {
-                    self.set_phase(job, Phase::Running { lane, ending: Ending::Interrupted, since });
-                }
-                // What is done again elsewhere was killed already.
-                if ending == Ending::No || (insists && ending != Ending::Lost) {
-                    let attempt = Attempt(self.jobs[job.index()].attempts);
-                    self.later.push(Effect::Terminate { job, attempt, now: insists });
+            Phase::Running { ending, .. } => {
+                let manner = if insists { Manner::Now } else { Manner::Gently };
+                match ending {
+                    Ending::No if self.is_done(job) => {
+                        self.end_lingering(job, "was still there when the run was interrupted", manner);
+                    }
+                    Ending::No => self.end_as(job, Ending::Interrupted, manner),
+                    // What is done again elsewhere was killed already.
+                    Ending::Lost => {}
+                    _ if insists => self.end_as(job, ending, manner),
+                    _ => {}
                 }
             }
             _ => {}

@@ -1,4 +1,4 @@
-//! Failures whose cause is known better than the exit tells it: out of memory, a lost GPU, a fault under MPS. A job that came
+//! Failures whose cause is known better than the exit tells it: out of memory, a fault under MPS. A job that came
 //! to grief because it shared its GPU has used up no try: sharing was our choice. Its next one is alone.
 
 use gpulane_model::{Attempt, Bytes, Event, FailReason, Failure, GpuIndex, JobId};
@@ -57,10 +57,6 @@ impl Core {
             Some(Trouble::HostOom(words)) => {
                 (failure.reason, failure.message) = (FailReason::HostOom, Some(words));
                 false
-            }
-            Some(Trouble::GpuLost { why, .. }) => {
-                (failure.reason, failure.message) = (FailReason::Lost, Some(why));
-                return self.do_again(job, attempt, failure);
             }
             Some(Trouble::GpuOom(words)) => {
                 let peak = failure.peak_vram.map(Bytes);

@@ -12,6 +12,7 @@ use gpulane_model::{
 use crate::Core;
 use crate::demand::{Demand, Need};
 use crate::devices::Status;
+use crate::gate::Gate;
 use crate::job::{Ending, JobSlot, Phase};
 use crate::lanes::Lanes;
 use crate::leases::{Leases, Scarcity};
@@ -42,6 +43,7 @@ impl Core {
     /// The same with every GPU ours, to see how it would go.
     pub(crate) fn for_trial(&self) -> Self {
         Self { leases: None, lanes: Lanes::new(&self.machine), later: Vec::new(), ..self.clone() }
+            .without_gate()
     }
 
     /// A core that only looks: like [`Core::new`], but what ran keeps running on its lanes, and what held or interrupted the
@@ -106,7 +108,8 @@ impl Core {
         let mut core = Self {
             links: Links::new(&plan),
             lanes,
-            line: Line::default(),
+            line: Line::new(&plan),
+            gate: Gate::new(&machine),
             plan,
             machine,
             jobs,
@@ -116,6 +119,7 @@ impl Core {
             delayed: 0,
             wanted: 0,
             peaks: BTreeMap::new(),
+            findings: BTreeMap::new(),
             typical_seconds: 1.0,
             leases: None,
             scarcity: Scarcity::default(),

@@ -68,7 +68,7 @@ impl Core {
     }
 
     fn next_for_devices(&self) -> Option<Next> {
-        let head = self.first_for_devices()?;
+        let head = self.head_for_devices()?;
         let Demand::Devices { count, need } = self.demand_of(head) else { return None };
         let devices = &self.lanes.devices;
         if devices.fits(count, need, None) {
@@ -76,8 +76,18 @@ impl Core {
         }
         let kept = Some(self.lanes.keep(count, need));
         let beside = |count, need| devices.fits(count, need, kept.as_ref());
-        let queue = self.line.first_for_devices(beside)?;
+        let queue = self.line.first_open(beside)?;
         Some(Next { queue, kept })
+    }
+
+    /// The queue for devices that is to start next, or for which room is kept. One that would fit and waits only for the
+    /// start gate leaves its turn to those that need not.
+    fn head_for_devices(&self) -> Option<QueueId> {
+        let head = self.first_for_devices()?;
+        if self.line.is_shut(head) && self.lanes.fits(self.demand_of(head), None) {
+            return self.line.first_open(|count, need| self.lanes.devices.can_ever_fit(count, need));
+        }
+        Some(head)
     }
 
     /// The first queue for devices, but for those that no device left can ever serve: they must not hold up others.
@@ -103,7 +113,7 @@ impl Core {
 
     /// The queue that keeps free devices for its first job, if one does.
     pub(crate) fn reserving(&self) -> Option<QueueId> {
-        let head = self.first_for_devices()?;
+        let head = self.head_for_devices()?;
         let Demand::Devices { count, need } = self.demand_of(head) else { return None };
         let devices = &self.lanes.devices;
         let waits = !devices.fits(count, need, None);
@@ -143,10 +153,19 @@ impl Core {
             }
             Demand::Cores(_) => GpuSet::from_iter([]),
         };
+        if let Demand::Devices { .. } = demand {
+            self.enter_youth(job);
+        }
         let (reserve, firm) = (demand.reserve(&self.machine), self.is_sure(job));
         let cpus = self.threads(next.queue.stage, demand);
         effects.push(Effect::Spawn { job, attempt, lane, gpus, cpus, reserve, firm });
         true
+    }
+
+    /// Gives back all the job holds.
+    pub(crate) fn release(&mut self, job: JobId) {
+        self.lanes.release(job);
+        self.leave_youth(job);
     }
 
     fn threads(&self, stage: StageId, demand: Demand) -> u32 {

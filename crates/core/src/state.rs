@@ -5,10 +5,12 @@ use std::sync::Arc;
 
 use gpulane_model::{Bytes, Counts, Event, JobId, Machine, Millis, Plan, StageId};
 
+use crate::gate::Gate;
 use crate::job::{JobSlot, Phase};
 use crate::lanes::Lanes;
 use crate::leases::{Leases, Scarcity};
 use crate::line::{Kind, Line, QueueId};
+use crate::on_done::Findings;
 use crate::on_exit::End;
 use crate::stages::{Links, StageSlot};
 use crate::{Effect, Input, Outcome, Timer};
@@ -25,6 +27,7 @@ pub struct Core {
     pub(crate) links: Links,
     pub(crate) lanes: Lanes,
     pub(crate) line: Line,
+    pub(crate) gate: Gate,
     /// As the journal's fold counts: a job asked to start is pending, one being published is running.
     pub(crate) counts: Counts,
     /// Jobs about which the runtime owes an answer; an interrupted run is over when there are none.
@@ -35,6 +38,8 @@ pub struct Core {
     pub(crate) wanted: u64,
     /// Running jobs and those being published: the most GPU memory each was seen to hold, where it was seen.
     pub(crate) peaks: BTreeMap<JobId, Bytes>,
+    /// Running jobs and those being published: what was found out about them, if anything was.
+    pub(crate) findings: BTreeMap<JobId, Findings>,
     /// How long a job is taken to be whose stage nothing is known of, in seconds.
     pub(crate) typical_seconds: f64,
     /// `None`: every GPU is ours for good.
@@ -92,6 +97,7 @@ impl Core {
             return;
         }
         self.now = now;
+        self.let_grow_up();
         self.on_input(input);
         self.pass_on_news();
         if let Life::Going { since } = self.life {
@@ -101,6 +107,7 @@ impl Core {
                 self.pass_on_news();
             }
             self.settle_leases();
+            self.settle_gate();
             self.tell_scarcity();
             effects.append(&mut self.later);
             self.conclude(since, effects);
@@ -115,14 +122,23 @@ impl Core {
             Input::JobSpawned { job, attempt, pid } => self.on_job_spawned(job, attempt, pid),
             Input::SpawnFailed { job, attempt, message } => self.on_spawn_failed(job, attempt, message),
             Input::SpawnBlocked { job, attempt, because } => self.on_spawn_blocked(job, attempt, because),
-            Input::JobExited { job, attempt, exit, left, ago, peak, trouble } => {
-                self.on_job_exited(job, attempt, End { exit, left, ago, peak, trouble });
+            Input::JobExited { job, attempt, exit, left, who, ago, peak, trouble, stuck } => {
+                self.on_job_exited(job, attempt, End { exit, left, who, ago, peak, trouble, stuck });
             }
+            Input::Stuck { job, attempt, quiet, frozen, stuck } => {
+                self.on_stuck(job, attempt, quiet, frozen, stuck);
+            }
+            Input::WorkDone { job, attempt, because, frozen } => {
+                self.on_work_done(job, attempt, because, frozen);
+            }
+            Input::Pressure { saturated } => self.on_pressure(saturated),
             Input::JobPublished { job, attempt } => self.on_job_published(job, attempt),
             Input::PublishFailed { job, attempt, message } => self.on_publish_failed(job, attempt, message),
             Input::TimerFired { timer: Timer::Timeout { job, attempt } } => self.on_timeout(job, attempt),
             Input::TimerFired { timer: Timer::Retry { job } } => self.on_retry_due(job),
             Input::TimerFired { timer: Timer::RetryHeld } => self.on_retry_held(),
+            Input::TimerFired { timer: Timer::Linger { job, attempt } } => self.on_linger_over(job, attempt),
+            Input::TimerFired { timer: Timer::Gate } => self.on_gate_due(),
             Input::CancelRequested { jobs } => self.on_cancel_requested(&jobs),
             Input::Interrupted { because, now } => self.on_interrupted(because, now),
             Input::PeakSeen { job, attempt, peak, settled } => {

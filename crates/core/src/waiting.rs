@@ -52,6 +52,13 @@ pub enum Waiting {
         /// `parallel`.
         limit: u32,
     },
+    /// It could start, but `start_gate` holds it back while others start up.
+    Gate {
+        /// How many.
+        young: u32,
+        /// They are of its own stage, which starts no more at once; otherwise the CPUs are saturated.
+        own: bool,
+    },
     /// Every lane is taken.
     Lanes {
         /// How many there are.
@@ -173,6 +180,9 @@ impl Core {
                 None => Waiting::Parallel { limit: stage.parallel },
             };
         }
+        if self.line.is_shut(id) && self.lanes.fits(self.demand_of(id), None) {
+            return self.held_by_gate(id);
+        }
         let before = self.before(id, job);
         match self.demand_of(id) {
             demand if before == 0 && self.lanes.fits(demand, None) => Waiting::Turn { before },
@@ -280,6 +290,12 @@ impl fmt::Display for Waiting {
             }
             Self::Parallel { limit: 1 } => f.write_str("stage runs 1 job at a time (parallel = 1)"),
             Self::Parallel { limit } => write!(f, "stage runs {limit} jobs at a time (parallel = {limit})"),
+            Self::Gate { young, own: true } => {
+                write!(f, "{young} of its stage start up; more when they run (start_gate = {young})")
+            }
+            Self::Gate { young, own: false } => {
+                write!(f, "the CPUs are saturated, {young} jobs start up (start_gate = \"auto\")")
+            }
             Self::Lanes { lanes: 1, before } => write!(f, "the only lane is busy; {}", Before(*before)),
             Self::Lanes { lanes, before } => write!(f, "all {lanes} lanes are busy; {}", Before(*before)),
             Self::Gang { needs, free, stand_in, before } => {

@@ -1,6 +1,6 @@
 //! Start, end, and the machine as a whole.
 
-use std::ffi::{c_char, c_uint};
+use std::ffi::{c_char, c_int, c_uint};
 
 use nvml_wrapper_sys::bindings::{
     nvmlReturn_enum_NVML_ERROR_DRIVER_NOT_LOADED as DRIVER_NOT_LOADED,
@@ -25,6 +25,10 @@ calls! {
 
     fn nvmlSystemGetDriverVersion(version: *mut c_char, length: c_uint) {
         put_text(version, length, "570.00.00")
+    }
+
+    fn nvmlSystemGetCudaDriverVersion_v2(version: *mut c_int) {
+        put(version, 12_080)
     }
 
     fn nvmlDeviceGetCount_v2(count: *mut c_uint) {

@@ -5,7 +5,7 @@ use nvml_wrapper::Device;
 use nvml_wrapper::enum_wrappers::device::{ComputeMode, EccCounter, MemoryError, TemperatureSensor};
 use nvml_wrapper::enums::device::{SampleValue, UsedGpuMemory};
 use nvml_wrapper::error::NvmlError;
-use nvml_wrapper::struct_wrappers::device::ProcessInfo;
+use nvml_wrapper::struct_wrappers::device::{ProcessInfo, ProcessUtilizationSample};
 use nvml_wrapper::structs::device::FieldId;
 use nvml_wrapper::sys_exports::field_id::{NVML_FI_DEV_REMAPPED_FAILURE, NVML_FI_DEV_REMAPPED_PENDING};
 
@@ -69,6 +69,24 @@ pub(crate) fn memory(device: &Device) -> Result<MemoryReading, NvmlError> {
 /// How busy it was lately, in percent.
 pub(crate) fn load(device: &Device) -> Option<u32> {
     device.utilization_rates().ok().map(|rates| rates.gpu)
+}
+
+/// Processes it worked for since then.
+pub(crate) fn workers(device: &Device, since: u64) -> Option<(Vec<u32>, u64)> {
+    let samples = match device.process_utilization_stats(since) {
+        Ok(samples) => samples,
+        // Nothing new.
+        Err(NvmlError::NotFound) => return Some((Vec::new(), since)),
+        Err(_) => return None,
+    };
+    let until = samples.iter().map(|sample| sample.timestamp).max().unwrap_or(since).max(since);
+    let busy = |sample: &&ProcessUtilizationSample| {
+        sample.timestamp > since && (sample.sm_util > 0 || sample.mem_util > 0 || sample.enc_util > 0)
+    };
+    let mut pids: Vec<u32> = samples.iter().filter(busy).map(|sample| sample.pid).collect();
+    pids.sort_unstable();
+    pids.dedup();
+    Some((pids, until))
 }
 
 /// Processes that compute, those under MPS included.

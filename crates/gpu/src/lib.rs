@@ -1,6 +1,7 @@
 //! Which GPUs a run may use, how they do, and who has leased them. Three sources behind one shape: real devices
 //! through NVML, simulated ones, none. This room reads and reports; who runs where is the core's decision.
 
+mod checkup;
 mod deadline;
 mod device;
 mod inventory;
@@ -11,6 +12,7 @@ mod spec;
 mod users;
 mod xid;
 
+pub use checkup::DriverVersions;
 pub use deadline::{DEADLINE, readings, with_deadline};
 pub use inventory::{Found, GpuError, find};
 pub use leases::{Holder, Lease, Leases, Survey, Take, Ticket, survey};

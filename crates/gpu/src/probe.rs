@@ -156,6 +156,12 @@ impl Probe {
         Ok(Glance { memory, load: device::load(&device), processes })
     }
 
+    /// Whose work a GPU did since that moment of its own history, and the moment the answer reaches to. `None`: the driver
+    /// does not say.
+    pub fn workers(&self, uuid: &str, since: u64) -> Option<(Vec<u32>, u64)> {
+        device::workers(&self.by_uuid(uuid).ok()?, since)
+    }
+
     /// Looked up each time: cheap, and a GPU that has gone is noticed right here.
     pub(crate) fn by_uuid(&self, uuid: &str) -> Result<Device<'_>, ProbeError> {
         self.nvml.device_by_uuid(uuid).map_err(|error| match error {

@@ -138,6 +138,16 @@ impl RunDir {
         self.job_path(plan, job, &[&attempt_name(attempt), "stacks.txt"])
     }
 
+    /// Where an attempt's program writes its metrics.
+    pub fn metrics_file(&self, plan: &Plan, job: JobId, attempt: Attempt) -> PathBuf {
+        self.job_path(plan, job, &[&attempt_name(attempt), "metrics.jsonl"])
+    }
+
+    /// What an attempt's program makes when its work is finished.
+    pub fn done_file(&self, plan: &Plan, job: JobId, attempt: Attempt) -> PathBuf {
+        self.job_path(plan, job, &[&attempt_name(attempt), "done"])
+    }
+
     fn job_path(&self, plan: &Plan, job: JobId, rest: &[&str]) -> PathBuf {
         let (stage, name) = (&plan.stage_of(job).name, &plan.job(job).name);
         // One allocation: an engine makes half a dozen of these for every job.

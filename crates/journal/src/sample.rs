@@ -100,7 +100,7 @@ pub(crate) fn events() -> Vec<Event> {
     events.push(Event::RunResumed { gpulane: "0.1.0".into(), machine: machine(), pid: 4712 });
     for index in 8..11 {
         events.push(started(index, 1 + u32::from(index == 8)));
-        events.push(Event::ProcessesLeft { job: format!("train/seed={index}"), count: 2 });
+        events.push(Event::ProcessesLeft { job: format!("train/seed={index}"), count: 2, who: vec![] });
         events.push(succeeded(index, 1 + u32::from(index == 8)));
     }
     events.push(started(11, 1));

@@ -21,6 +21,11 @@ pub const GPUS: &str = "GPULANE_GPUS";
 /// With `foreach`: the published output of the job this one follows.
 pub const INPUT: &str = "GPULANE_INPUT";
 
+/// A file to append metrics to, one JSON object a line; each line is a sign of life.
+pub const METRICS: &str = "GPULANE_METRICS";
+/// A file to make when the work is finished: a process that then does not exit is ended and has succeeded.
+pub const DONE: &str = "GPULANE_DONE";
+
 /// Read by gpulane: where the leases of GPUs are kept, for all who are to share them.
 pub const LEASE_DIR: &str = "GPULANE_LEASE_DIR";
 /// Read by gpulane: how long NVML may take to answer, in milliseconds.
@@ -32,6 +37,9 @@ pub const CUDA_VISIBLE_DEVICES: &str = "CUDA_VISIBLE_DEVICES";
 pub const CUDA_DEVICE_ORDER: &str = "CUDA_DEVICE_ORDER";
 /// Python's output is never held back in a buffer.
 pub const PYTHONUNBUFFERED: &str = "PYTHONUNBUFFERED";
+
+/// Python shows where each thread is when a signal ends it.
+pub const PYTHONFAULTHANDLER: &str = "PYTHONFAULTHANDLER";
 
 /// What torch's allocator is told; torch from 2.10 on can be capped with it.
 pub const PYTORCH_CUDA_ALLOC_CONF: &str = "PYTORCH_CUDA_ALLOC_CONF";

@@ -108,6 +108,41 @@ pub enum Event {
         job: String,
         /// How many, at the first look.
         count: u32,
+        /// What some of them were and what they held, for a person: `python3 (pid 7) held stdout`.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        who: Vec<String>,
+    },
+    /// Processes of a job outlived SIGKILL: they are stuck in the kernel, and the run goes on without them.
+    ProcessesStuck {
+        /// `STAGE/NAME`.
+        job: String,
+        /// Which.
+        pids: Vec<u32>,
+        /// What they are stuck in, for a person.
+        because: String,
+    },
+    /// A job has shown no sign of life for long, or is frozen.
+    HangSuspected {
+        /// `STAGE/NAME`.
+        job: String,
+        /// The try under way.
+        attempt: Attempt,
+        /// Without a sign of life for so many seconds.
+        quiet: f64,
+        /// The same evidence was seen twice: it is frozen. Otherwise it is only suspected.
+        frozen: bool,
+        /// What it is doing, in one line.
+        #[serde(flatten)]
+        stuck: Stuck,
+    },
+    /// A job finished its work but did not exit; it was ended and counts as succeeded.
+    JobLingered {
+        /// `STAGE/NAME`.
+        job: String,
+        /// The try.
+        attempt: Attempt,
+        /// How it is known that the work was done, and what it was stuck in, for a person.
+        because: String,
     },
     /// How much GPU memory the jobs of a stage take, as far as is known by now.
     MemoryMeasured {
@@ -195,6 +230,19 @@ pub enum Event {
     /// An event of a newer gpulane; kept readable, otherwise ignored.
     #[serde(other)]
     Unknown,
+}
+
+/// What a job that does not move is stuck in.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Stuck {
+    /// In one line: `waiting for a lock in cleanfid.py:88, 7 threads, GPU 0% for 10 min`.
+    pub evidence: String,
+    /// The cause, where it is one that is known.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
+    /// What to do about that cause.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<String>,
 }
 
 /// How an attempt failed.
@@ -324,6 +372,9 @@ impl Event {
             | Self::JobRequeued { job }
             | Self::JobSkipped { job, .. }
             | Self::ProcessesLeft { job, .. }
+            | Self::ProcessesStuck { job, .. }
+            | Self::HangSuspected { job, .. }
+            | Self::JobLingered { job, .. }
             | Self::MemoryExceeded { job, .. }
             | Self::MpsFault { job, .. } => Some(job),
             _ => None,

@@ -16,12 +16,12 @@ pub mod env_vars;
 pub mod template;
 
 pub use config::Config;
-pub use event::{Event, FailReason, Failure, Record};
+pub use event::{Event, FailReason, Failure, Record, Stuck};
 pub use exit::{ExitCode, ProcessExit};
 pub use ids::{Attempt, GpuIndex, JobId, LaneId, StageId};
 pub use known::Known;
 pub use machine::{Gpu, GpuKind, MOST_PER_GPU, Machine};
 pub use plan::{Job, PLAN_FORMAT, Plan, RunSettings, Stage};
 pub use settings::{Cpus, Foreign, Hang, HangAction, MapStage, Memory, Standbys, StartGate};
-pub use state::{Counts, JobState, JobStatus, Measured, RunState};
+pub use state::{Counts, JobState, JobStatus, Measured, RunState, Suspicion};
 pub use units::{Bytes, Millis, UnitError};

@@ -130,7 +130,7 @@ impl Stage {
             max_failures: None,
             after: Vec::new(),
             foreach: None,
-            hang: Some(Hang { after: Millis::seconds(600), action: crate::HangAction::Retry }),
+            hang: Some(Hang::default()),
             result: Vec::new(),
             entry: None,
             standbys: Standbys::default(),

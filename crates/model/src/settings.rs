@@ -48,6 +48,15 @@ pub struct Hang {
     pub after: Millis,
     /// What to do then.
     pub action: HangAction,
+    /// Nobody said how long: it follows what the stage's jobs normally show.
+    #[serde(default)]
+    pub adaptive: bool,
+}
+
+impl Default for Hang {
+    fn default() -> Self {
+        Self { after: Millis::seconds(600), action: HangAction::default(), adaptive: true }
+    }
 }
 
 /// What happens to a frozen job.

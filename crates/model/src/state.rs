@@ -3,7 +3,7 @@
 use std::collections::HashMap;
 use std::num::NonZeroU64;
 
-use crate::{Attempt, Bytes, Event, Failure, JobId, LaneId, Machine, Millis, Plan, Record};
+use crate::{Attempt, Bytes, Event, Failure, JobId, LaneId, Machine, Millis, Plan, Record, Stuck};
 
 /// Where a job stands.
 #[derive(Clone, Debug, PartialEq)]
@@ -61,6 +61,19 @@ pub struct Measured {
     pub peak: Bytes,
     /// What is reserved for each.
     pub reserve: Bytes,
+}
+
+/// What is thought of a running job that shows no life.
+#[derive(Clone, Debug, PartialEq)]
+pub struct Suspicion {
+    /// When that was said, Unix time.
+    pub time: Millis,
+    /// Without a sign of life for so many seconds, at that time.
+    pub quiet: f64,
+    /// It was found frozen.
+    pub frozen: bool,
+    /// What it is stuck in.
+    pub stuck: Stuck,
 }
 
 /// How many jobs stand where.
@@ -128,6 +141,10 @@ pub struct RunState {
     pub quarantined: Vec<(String, String)>,
     /// GPUs whose memory is not back, each with the reason.
     pub vram_held: Vec<(String, String)>,
+    /// Running jobs that show no life: the newest that was said of each.
+    pub suspected: HashMap<JobId, Suspicion>,
+    /// How many jobs finished their work but did not exit as they should have.
+    pub lingered: u32,
     /// Events name stages too.
     stages: HashMap<Box<str>, usize>,
     /// Events name jobs; this finds them.
@@ -158,6 +175,8 @@ impl RunState {
             guessed: vec![None; plan.stages.len()],
             quarantined: Vec::new(),
             vram_held: Vec::new(),
+            suspected: HashMap::new(),
+            lingered: 0,
             stages: plan
                 .stages
                 .iter()
@@ -221,7 +240,15 @@ impl RunState {
                 self.vram_held.push((gpu.clone(), because.clone()));
             }
             Event::VramBack { gpu } => self.vram_held.retain(|(known, _)| known != gpu),
+            Event::HangSuspected { job, quiet, frozen, stuck, .. } => {
+                if let Some(id) = self.find(job) {
+                    let (time, stuck) = (record.time, stuck.clone());
+                    self.suspected.insert(id, Suspicion { time, quiet: *quiet, frozen: *frozen, stuck });
+                }
+            }
+            Event::JobLingered { .. } => self.lingered += 1,
             Event::ProcessesLeft { .. }
+            | Event::ProcessesStuck { .. }
             | Event::MemoryExceeded { .. }
             | Event::MpsFault { .. }
             | Event::Unknown => {}
@@ -237,6 +264,7 @@ impl RunState {
         let job = &mut self.jobs[id.index()];
         *self.counts.slot(&job.status) -= 1;
         job.retry_at = None;
+        self.suspected.remove(&id);
         match event {
             Event::JobStarted { attempt, lane, pid, .. } => {
                 job.attempts = job.attempts.max(attempt.0);
@@ -320,6 +348,23 @@ mod tests {
             Event::JobStarted { job: "train/0".into(), attempt: Attempt(2), lane: LaneId(0), gpus, pid: 1 };
         apply(&mut state, 35_501, started);
         assert_eq!(state.jobs[0].retry_at(), None);
+    }
+
+    #[test]
+    fn what_is_thought_of_a_job_is_forgotten_with_its_attempt() {
+        let mut state = state();
+        let suspected = |frozen| Event::HangSuspected {
+            job: "train/0".into(),
+            attempt: Attempt(1),
+            quiet: 600.0,
+            frozen,
+            stuck: Stuck::default(),
+        };
+        apply(&mut state, 1, suspected(false));
+        apply(&mut state, 2, suspected(true));
+        assert_eq!(state.suspected.get(&JobId(0)).map(|it| (it.time.0, it.frozen)), Some((2, true)));
+        apply(&mut state, 3, retrying(0.0));
+        assert!(state.suspected.is_empty());
     }
 
     #[test]

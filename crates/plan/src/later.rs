@@ -1,106 +1,14 @@
 //! Keys whose effect belongs to later versions: they are checked in full now, so that a plan written today is
 //! right tomorrow, and a note says that they do nothing yet.
 
-use gpulane_model::{Hang, HangAction, MapStage, Millis, Standbys, StartGate};
+use gpulane_model::{MapStage, Standbys};
 use toml::de::DeValue;
 
 use crate::diagnostic::Span;
 use crate::keys;
 use crate::problems::Problems;
-use crate::reader::{Limit, Node, Placed, count, duration, is_damage, text, texts, wrong_kind};
-
-/// The watchdog.
-pub(crate) fn hang(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Limit<Hang>> {
-    if node.get_ref().as_str() == Some("off") {
-        return Some(Limit::Off);
-    }
-    let hang = match node.get_ref() {
-        DeValue::Table(_) => hang_table(node, problems),
-        _ => hang_after("hang", node, problems).map(|after| Hang { after, action: HangAction::default() }),
-    };
-    let hang = hang?;
-    problems.not_yet("`hang`", &node.span());
-    Some(Limit::At(hang))
-}
-
-fn hang_after(key: &str, node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Millis> {
-    let after = duration(key, node, problems)?;
-    if after.0 == 0 {
-        problems
-            .error(&node.span(), format!("`{key}` must be longer than 0"))
-            .help("write \"off\" for no watchdog");
-        return None;
-    }
-    Some(after)
-}
-
-fn hang_table(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Hang> {
-    let table = node.get_ref().as_table()?;
-    let mut hang = Hang { after: Millis::seconds(600), action: HangAction::default() };
-    let mut sound = true;
-    for (key, value) in table {
-        match key.get_ref().as_ref() {
-            _ if is_damage(value) => sound = false,
-            "after" => match hang_after("after", value, problems) {
-                Some(after) => hang.after = after,
-                None => sound = false,
-            },
-            "action" => match one_of("action", &ACTIONS, value, problems) {
-                Some(action) => hang.action = action,
-                None => sound = false,
-            },
-            other => {
-                keys::unknown(other, &key.span(), &keys::HANG, "`hang`", problems);
-                sound = false;
-            }
-        }
-    }
-    sound.then_some(hang)
-}
-
-const ACTIONS: [(&str, HangAction); 3] =
-    [("retry", HangAction::Retry), ("fail", HangAction::Fail), ("warn", HangAction::Warn)];
-
-/// One of these words.
-pub(crate) fn one_of<T: Copy>(
-    key: &str,
-    words: &[(&str, T)],
-    node: &Node<'_>,
-    problems: &mut Problems<'_>,
-) -> Option<T> {
-    one_of_or(key, words, "", node, problems)
-}
-
-/// One of these words, where the caller has seen that it is not what else the key takes; `other` says what that is.
-pub(crate) fn one_of_or<T: Copy>(
-    key: &str,
-    words: &[(&str, T)],
-    other: &str,
-    node: &Node<'_>,
-    problems: &mut Problems<'_>,
-) -> Option<T> {
-    let written = text(key, node, problems)?;
-    if let Some((_, found)) = words.iter().find(|(word, _)| *word == written.value) {
-        return Some(*found);
-    }
-    let meant = problems.nearest.find(&written.value, words.iter().map(|(word, _)| *word));
-    let all: Vec<String> = words.iter().map(|(word, _)| format!("\"{word}\"")).collect();
-    problems
-        .error(
-            &node.span(),
-            format!(
-                "`{key}` cannot be `{}`{}",
-                keys::shown(&written.value),
-                crate::nearest::did_you_mean(meant)
-            ),
-        )
-        .help(if other.is_empty() {
-            format!("one of {}", all.join(", "))
-        } else {
-            format!("one of {}, or {other}", all.join(", "))
-        });
-    None
-}
+use crate::reader::{Node, Placed, count, is_damage, text, texts, wrong_kind};
+use crate::words::one_of;
 
 pub(crate) fn standbys(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Standbys> {
     let standbys = match node.get_ref() {
@@ -116,47 +24,6 @@ pub(crate) fn standbys(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<S
         problems.not_yet("`standbys`", &node.span());
     }
     Some(standbys)
-}
-
-pub(crate) fn start_gate(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<StartGate> {
-    let gate = if node.get_ref().is_str() {
-        one_of("start_gate", &[("auto", StartGate::Auto), ("off", StartGate::Off)], node, problems)?
-    } else {
-        let expected = "\"auto\", \"off\" or a number of starts at once";
-        StartGate::AtOnce(count("start_gate", expected, 1..=100_000, node, problems)?)
-    };
-    if gate != StartGate::Off {
-        problems.not_yet("`start_gate`", &node.span());
-    }
-    Some(gate)
-}
-
-/// Files under `out`. They may be globs but must stay there.
-pub(crate) fn result(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Vec<String>> {
-    let files = texts("result", node, problems)?;
-    let mut sound = true;
-    for file in &files {
-        let complaint = if file.value.is_empty() {
-            "is empty"
-        } else if file.value.contains('\0') {
-            "contains a NUL character"
-        } else if file.value.starts_with('/') || file.value.starts_with('~') {
-            "is not relative"
-        } else if file.value.split('/').any(|part| part == "..") {
-            "leaves the output directory"
-        } else {
-            continue;
-        };
-        sound = false;
-        problems
-            .error(&file.span, format!("this file of `result` {complaint}"))
-            .label("must be a file under the job's `{out}`")
-            .help("write its path below `{out}`, for example \"model.pt\" or \"checkpoints/*.pt\"");
-    }
-    if sound {
-        problems.not_yet("`result`", &node.span());
-    }
-    sound.then(|| files.into_iter().map(|file| file.value).collect())
 }
 
 /// `FILE.py:name`, a function or a class.

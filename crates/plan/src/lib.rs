@@ -13,6 +13,8 @@
 //! - `[defaults]` takes every key but `name`. What runs (`command`, `entry`, `map`) and the points (`matrix`, `job`,
 //!   `foreach`) are inherited as a whole or not at all; `env` key by key. In the defaults, `after` and `foreach` do not
 //!   apply to the stage they name. `timeout`, `max_failures` and `hang` take `"off"` to undo a default.
+//! - `hang` without a time of its own follows what the stage's jobs normally show. `result` names files below `{out}`: `*` and
+//!   `?` stand for any characters or one within a name, `**` for any number of directories; all of its globs must match.
 //! - A placeholder must be known to every job of its stage. A config key may not hide a placeholder all jobs have.
 //! - A text with syntax errors is read as far as possible, and what only follows from such an error is not reported.
 
@@ -41,6 +43,8 @@ mod sharing;
 mod source;
 mod sweep;
 mod value;
+mod watch;
+mod words;
 
 use gpulane_model::RunSettings;
 

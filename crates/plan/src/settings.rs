@@ -10,10 +10,12 @@ use toml::de::DeValue;
 use crate::command::{self, Command, Text};
 use crate::diagnostic::Span;
 use crate::entries::{self, Entries};
-use crate::later::{self, one_of_or};
+use crate::later;
 use crate::matrix::{self, Matrix};
 use crate::problems::Problems;
 use crate::reader::{Limit, Node, Placed, boolean, count, duration, is_damage, text, texts, wrong_kind};
+use crate::watch;
+use crate::words::one_of_or;
 
 /// What was written for a stage or as defaults. `None`: not written, or wrong and reported.
 #[derive(Clone, Default)]
@@ -118,10 +120,10 @@ impl Settings {
             "entry" => self.entry = later::entry(node, problems),
             "map" => self.map = later::map(node, problems),
             "env" => self.env = command::env(node, problems),
-            "hang" => self.hang = later::hang(node, problems),
-            "result" => self.result = later::result(node, problems),
+            "hang" => self.hang = watch::hang(node, problems),
+            "result" => self.result = watch::result(node, problems),
             "standbys" => self.standbys = later::standbys(node, problems),
-            "start_gate" => self.start_gate = later::start_gate(node, problems),
+            "start_gate" => self.start_gate = watch::start_gate(node, problems),
             "mps" => self.mps = boolean(key, node, problems),
             "after" => self.after = texts(key, node, problems).unwrap_or_default(),
             "foreach" => self.foreach = foreach(node, problems),

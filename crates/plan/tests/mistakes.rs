@@ -206,7 +206,7 @@ fn numbers_and_units_are_checked() {
 }
 
 #[test]
-fn later_keys_are_checked_in_full() {
+fn keys_with_a_table_or_files_are_checked_in_full() {
     let note = |line: &str| summary(&stage(line)).into_iter().find(|line| line.starts_with("error")).unwrap();
     for (line, expected) in [
         (
@@ -226,6 +226,11 @@ fn later_keys_are_checked_in_full() {
             "result = \"a/../../b\"",
             "error 4:10 this file of `result` leaves the output directory | write its path below `{out}`, for example \"model.pt\" or \"checkpoints/*.pt\"",
         ),
+        (
+            "result = \"a**\"",
+            "error 4:10 this file of `result` is no pattern: recursive wildcards must form a single path component | write its path below `{out}`, for example \"model.pt\" or \"checkpoints/*.pt\"",
+        ),
+        ("hang = 600", "error 4:8 `hang` needs a unit | if seconds are meant, write `hang = \"10m\"`"),
     ] {
         assert_eq!(note(line), expected);
     }

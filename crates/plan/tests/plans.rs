@@ -2,7 +2,7 @@
 
 mod support;
 
-use gpulane_model::{Bytes, Cpus, HangAction, JobId, Memory, Millis, StageId, Standbys, StartGate};
+use gpulane_model::{Bytes, Cpus, Hang, HangAction, JobId, Memory, Millis, StageId, Standbys, StartGate};
 use support::{names, plan, summary};
 
 /// A plan of one stage, with more lines for it.
@@ -73,7 +73,7 @@ command = ["python", "eval.py", "{input}", "--out", "{out}"]
     assert_eq!((evaluate.after.as_slice(), evaluate.foreach), ([StageId(0)].as_slice(), Some(StageId(0))));
     assert_eq!(plan.jobs[9].source, Some(JobId(4)));
     let kinds: Vec<_> = summary(text).iter().map(|line| line.split(' ').next().unwrap().to_owned()).collect();
-    assert_eq!(kinds, ["note"; 4]);
+    assert_eq!(kinds, ["note"]);
 }
 
 #[test]
@@ -89,6 +89,19 @@ fn every_setting_is_read() {
     assert_eq!((stage.retry_delay, stage.hang), (Millis::seconds(60), None));
     assert_eq!((stage.standbys, stage.start_gate), (Standbys::PerLane(2), StartGate::AtOnce(3)));
     assert_eq!((stage.result.as_slice(), stage.mps), (["a/*.pt".to_owned()].as_slice(), true));
+}
+
+#[test]
+fn how_jobs_are_watched_works_and_is_not_announced_for_later() {
+    let text = one("hang = \"90s\"\nresult = [\"model.pt\", \"**/*.json\"]\nstart_gate = \"off\"");
+    assert_eq!(summary(&text), [""; 0]);
+    let stage = plan(&text).stages.remove(0);
+    let hang = Hang { after: Millis::seconds(90), adaptive: false, ..Hang::default() };
+    assert_eq!((stage.hang, stage.start_gate), (Some(hang), StartGate::Off));
+    assert_eq!(stage.result, ["model.pt", "**/*.json"]);
+    let warn = plan(&one("hang = { action = \"warn\" }")).stages.remove(0);
+    let adaptive = Hang { action: HangAction::Warn, ..Hang::default() };
+    assert_eq!(warn.hang, Some(adaptive), "nobody said how long: it is found out");
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 mod support;
 
+use gpulane_model::StartGate;
 use gpulane_plan::{AdHoc, Outcome, Override, Source, adhoc, render};
 use support::{assert_sound, line, names, settings};
 
@@ -60,8 +61,14 @@ fn lists_can_go_in_step() {
 
 #[test]
 fn flags_set_the_stages_keys() {
-    let flags =
-        [("--timeout", "timeout", "2h"), ("--gpus-per-job", "gpus", "2"), ("--memory", "memory", "6GiB")];
+    let flags = [
+        ("--timeout", "timeout", "2h"),
+        ("--gpus-per-job", "gpus", "2"),
+        ("--memory", "memory", "6GiB"),
+        ("--hang", "hang", "off"),
+        ("--result", "result", "model.pt"),
+        ("--start-gate", "start_gate", "2"),
+    ];
     let overrides = flags.map(|(flag, key, value)| Override {
         flag: flag.to_owned(),
         key: key.to_owned(),
@@ -71,6 +78,8 @@ fn flags_set_the_stages_keys() {
     let plan = outcome.plan.unwrap();
     assert_eq!(plan.stages[0].gpus, 2);
     assert_eq!(plan.stages[0].timeout.unwrap().0, 7_200_000);
+    assert_eq!((plan.stages[0].hang, plan.stages[0].start_gate), (None, StartGate::AtOnce(2)));
+    assert_eq!(plan.stages[0].result, ["model.pt"]);
 }
 
 #[test]

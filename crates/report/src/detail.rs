@@ -1,6 +1,6 @@
 //! `gpulane status RUN JOB`: one job, as text or JSON. What happened to it, what it said last, what to type next.
 
-use gpulane_model::{JobId, JobStatus};
+use gpulane_model::{JobId, JobStatus, Stuck};
 use serde_json::{Value, json};
 
 use crate::clean::safe;
@@ -12,6 +12,7 @@ use crate::standing::{Standing, standing};
 use crate::status_json::{job_value, time};
 use crate::summary::{last_lines, log_of};
 use crate::text::{ago, fit, shell, shown};
+use crate::watch_words::{stacks, suspicion, suspicion_facts};
 
 /// One job as text.
 pub fn job_detail(of: &Snapshot<'_>, job: JobId, look: Look) -> String {
@@ -33,7 +34,7 @@ pub fn job_detail(of: &Snapshot<'_>, job: JobId, look: Look) -> String {
     if stands.attempts > 0 {
         text.push_str(&said(of, job, palette));
     }
-    if let Some((what, command)) = next(of, job, &name) {
+    for (what, command) in doctor(of, job).into_iter().chain(next(of, job, &name)) {
         text.push_str(&format!("\n{} {command}\n", palette.paint(Style::Dim, &format!("To {what}:"))));
     }
     text
@@ -49,6 +50,7 @@ fn facts(of: &Snapshot<'_>, job: JobId, stands: &Standing) -> Vec<(&'static str,
             facts.push(("process:", pid.to_string()));
         }
     }
+    facts.extend(suspicion_facts(of, job));
     if stands.attempts > 0 {
         let allowed = of.plan.stage_of(job).retries;
         let retries = match allowed {
@@ -61,6 +63,10 @@ fn facts(of: &Snapshot<'_>, job: JobId, stands: &Standing) -> Vec<(&'static str,
     facts.extend(stands.peak.map(|peak| ("memory:", format!("{peak} of a GPU at most"))));
     if of.state.job(job).alone && of.state.job(job).status == JobStatus::Pending {
         facts.push(("next try:", "alone on its GPU".to_owned()));
+    }
+    let stuck = of.state.suspected.contains_key(&job) || stands.word == "failed";
+    if let Some(stacks) = stacks(of.dir, of.plan, of.state, job).filter(|_| stuck) {
+        facts.push(("stacks:", shown(&stacks)));
     }
     if matches!(of.state.job(job).status, JobStatus::Succeeded { .. }) {
         facts.push(("output:", shown(&of.dir.out_dir(of.plan, job))));
@@ -79,6 +85,16 @@ fn said(of: &Snapshot<'_>, job: JobId, palette: Palette) -> String {
         text.push_str(&format!("  {wall} {}\n", fit(&line, 200, palette.dots())));
     }
     text
+}
+
+/// What to ask about a job that shows no life.
+fn doctor(of: &Snapshot<'_>, job: JobId) -> Option<(&'static str, String)> {
+    match (suspicion(of, job), &of.state.job(job).status) {
+        (Some(_), JobStatus::Running { pid, .. }) => {
+            Some(("see what it does now", format!("gpulane doctor {pid}")))
+        }
+        _ => None,
+    }
 }
 
 fn next(of: &Snapshot<'_>, job: JobId, name: &str) -> Option<(&'static str, String)> {
@@ -107,6 +123,13 @@ pub fn job_detail_json(of: &Snapshot<'_>, job: JobId) -> String {
         map.insert("pid".to_owned(), of.live.then_some(*pid).into());
         map.insert("started".to_owned(), time(*since).into());
     }
+    let suspected = suspicion(of, job).map(|it| {
+        let Stuck { evidence, cause, remedy } = &it.stuck;
+        let seen = time(it.time);
+        json!({ "seen": seen, "quiet": it.quiet, "frozen": it.frozen, "evidence": evidence, "cause": cause, "remedy": remedy })
+    });
+    map.insert("suspected".to_owned(), suspected.into());
+    map.insert("stacks".to_owned(), json!(stacks(of.dir, of.plan, of.state, job)));
     if let JobStatus::Succeeded { .. } = &of.state.job(job).status {
         map.insert("out".to_owned(), json!(of.dir.out_dir(of.plan, job)));
     }

@@ -7,6 +7,7 @@
 
 mod clean;
 mod detail;
+mod findings;
 mod fit_json;
 mod fit_memory;
 mod fit_plan;
@@ -44,8 +45,10 @@ mod thin;
 mod used;
 mod view;
 mod waits;
+mod watch_words;
 
 pub use detail::{job_detail, job_detail_json};
+pub use findings::{Found, Weight, findings_count, findings_text};
 pub use fit_json::fit_plan_json;
 pub use fit_memory::{FitMemory, fit_memory, fit_memory_json};
 pub use fit_plan::{FitPlan, JobTime, fit_plan};

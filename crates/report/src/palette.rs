@@ -93,6 +93,11 @@ impl Palette {
         self.sign(" · ", ", ")
     }
 
+    /// Between a cause and what to do about it.
+    pub(crate) const fn leads_to(self) -> &'static str {
+        self.sign("→", "->")
+    }
+
     /// Between a job's name and what it printed.
     pub(crate) const fn wall(self) -> &'static str {
         self.sign("│", "|")

@@ -16,6 +16,7 @@ use crate::table::{Cell, Table};
 use crate::teller::final_failure;
 use crate::text::{Row, ago, jobs, number, shell, shown};
 use crate::waits::waits;
+use crate::watch_words::{suspicion, suspicion_text};
 
 /// Lines of a section.
 const SHOWN: usize = 20;
@@ -177,9 +178,15 @@ fn running(of: &Snapshot<'_>) -> Vec<Vec<Cell>> {
             Cell::styled(job_style(at), of.plan.job_name(job)),
             Cell::number(Style::Plain, elapsed),
             Cell::styled(Style::Warn, if attempts > 1 { format!("try {attempts}") } else { String::new() }),
+            Cell::styled(Style::Warn, suspected(of, job)),
         ]
     };
     running_jobs(of).into_iter().enumerate().map(row).collect()
+}
+
+/// Whether the job shows no life, as far as was last seen.
+fn suspected(of: &Snapshot<'_>, job: JobId) -> String {
+    suspicion(of, job).map(|it| suspicion_text(of, it)).unwrap_or_default()
 }
 
 fn failed(of: &Snapshot<'_>) -> Vec<Vec<Cell>> {

@@ -13,6 +13,7 @@ use crate::palette::{Palette, Style};
 use crate::standing;
 use crate::teller::final_failure;
 use crate::text::{fit, jobs, number, plural, shell, shown};
+use crate::watch_words::stacks;
 
 /// Failures told in full.
 const FAILURES: usize = 10;
@@ -83,6 +84,10 @@ fn failures(of: &Summed<'_>, run: &str, lines: &mut Vec<String>) {
         if of.state.job(job).attempts == 0 {
             continue;
         }
+        if let Some(stacks) = stacks(of.dir, of.plan, of.state, job) {
+            let what = of.palette.paint(Style::Dim, "where it was stuck:");
+            lines.push(format!("  {what} {}", shown(&stacks)));
+        }
         let Some(log) = log_of(of.dir, of.plan, of.state, job) else {
             lines.push(format!("  {}", of.palette.paint(Style::Dim, "it printed nothing")));
             continue;
@@ -151,10 +156,19 @@ fn closing(of: &Summed<'_>, end: &End, run: &str, lines: &mut Vec<String>) {
                 let sign = if counts.failed > 0 { of.palette.cross() } else { of.palette.skip() };
                 (sign, format!("{} of {} in {took}", parts.join(", "), jobs(total)))
             };
-            lines.push(format!("{sign} {text}"));
+            lines.push(format!("{sign} {text}{}", lingered(of)));
         }
     }
     next(of, end, run, lines);
+}
+
+/// ` (2 did their work but did not exit as they should)`
+fn lingered(of: &Summed<'_>) -> String {
+    match of.state.lingered {
+        0 => String::new(),
+        1 => " (1 did its work but did not exit as it should)".to_owned(),
+        n => format!(" ({} did their work but did not exit as they should)", number(n)),
+    }
 }
 
 /// `12 s`; after a resume `12 s (1h 03m since the run began)`.

@@ -1,7 +1,9 @@
 //! Events told in lines, the same for terminals and files: `✓ train/x 1.2 s (3/13)`.
 
 use gpulane_journal::RunDir;
-use gpulane_model::{Attempt, Bytes, Event, FailReason, Failure, JobId, Millis, Plan, Record, RunState};
+use gpulane_model::{
+    Attempt, Bytes, Event, FailReason, Failure, HangAction, JobId, Millis, Plan, Record, RunState, Stage,
+};
 
 use crate::clean::safe;
 use crate::frame::extent;
@@ -11,6 +13,7 @@ use crate::palette::{Palette, Style};
 use crate::screen::Screen;
 use crate::text::{jobs, number, seconds, shown};
 use crate::thin::{Kind, Thin};
+use crate::watch_words::watch_lines;
 
 /// How long the heading of a resumed run waits for what the new engine finds.
 const OPENING: Millis = Millis(500);
@@ -85,10 +88,7 @@ impl Teller {
             Event::JobSkipped { job, because } if self.thin.allows(Kind::Skipped) => {
                 format!("{} {job} skipped: {} {}", palette.skip(), safe(because), self.place(state))
             }
-            Event::ProcessesLeft { job, count } if self.thin.allows(Kind::LeftProcesses) => {
-                let them = if *count == 1 { "1 process" } else { &format!("{count} processes") };
-                format!("{} {job} left {them} behind; ended", palette.alert())
-            }
+            event if watch_kind(event).is_some_and(|kind| !self.thin.allows(kind)) => return,
             Event::StartsHeld { because } => format!("{} no new starts: {}", palette.alert(), safe(because)),
             Event::StartsReleased {} => "starts go on".to_owned(),
             Event::RunInterrupted { because } => {
@@ -97,12 +97,17 @@ impl Teller {
             Event::MemoryExceeded { .. } if !self.thin.allows(Kind::Exceeded) => return,
             other => match gpu_line(other, state.machine.as_ref(), palette) {
                 Some(line) => line,
-                None => return,
+                None => return self.say(watch_lines(other, palette), screen),
             },
         };
+        self.say(vec![line], screen);
+    }
+
+    /// Shows lines, behind the heading if that waits.
+    fn say(&mut self, lines: Vec<String>, screen: &mut Screen) {
         match &mut self.opening {
-            Some(opening) => opening.lines.push(line),
-            None => screen.line(&line),
+            Some(opening) => opening.lines.extend(lines),
+            None => lines.iter().for_each(|line| screen.line(line)),
         }
     }
 
@@ -140,7 +145,7 @@ impl Teller {
     ) -> String {
         let mut line = format!("{} {job} {}", self.palette.cross(), failure_text(failure, attempt.0 > 0));
         let Some(id) = state.find(job) else { return line };
-        let (tries, failures) = (plan.stage_of(id).retries + 1, state.job(id).failures);
+        let (tries, failures) = (allowed(plan.stage_of(id), failure) + 1, state.job(id).failures);
         if failure.shared {
             line.push_str("; it shared its GPU: next try alone, not counted");
             return line;
@@ -185,6 +190,25 @@ pub(crate) fn failure_text(failure: &Failure, timed: bool) -> String {
         text.push_str(&format!("{ended} after {}", seconds(failure.seconds)));
     }
     text
+}
+
+/// How often a job that failed so is tried again. One that froze may do better, even where failures have no other try.
+fn allowed(stage: &Stage, failure: &Failure) -> u32 {
+    match stage.hang.map(|hang| hang.action).filter(|_| failure.reason == FailReason::Hang) {
+        Some(HangAction::Retry) => stage.retries.max(1),
+        Some(_) => 0,
+        None => stage.retries,
+    }
+}
+
+/// What is said of jobs that are watched, where there may be much of it.
+fn watch_kind(event: &Event) -> Option<Kind> {
+    match event {
+        Event::ProcessesLeft { .. } => Some(Kind::LeftProcesses),
+        Event::HangSuspected { .. } => Some(Kind::Suspected),
+        Event::JobLingered { .. } => Some(Kind::Lingered),
+        _ => None,
+    }
 }
 
 /// What an engine tells of the past before it starts anything.

@@ -21,9 +21,11 @@ pub(crate) enum Kind {
     LeftProcesses,
     Requeued,
     Exceeded,
+    Suspected,
+    Lingered,
 }
 
-const KINDS: [(Kind, &str); 7] = [
+const KINDS: [(Kind, &str); 9] = [
     (Kind::Succeeded, "more succeeded"),
     (Kind::Failed, "more failed"),
     (Kind::Retrying, "more tried again"),
@@ -31,6 +33,8 @@ const KINDS: [(Kind, &str); 7] = [
     (Kind::LeftProcesses, "more left processes behind"),
     (Kind::Requeued, "tried afresh"),
     (Kind::Exceeded, "more hold more GPU memory than reserved"),
+    (Kind::Suspected, "more show no life"),
+    (Kind::Lingered, "more would not exit"),
 ];
 
 /// What was shown and what was not.
@@ -55,14 +59,12 @@ impl Thin {
             Kind::Retrying => self.failures < FAILURES && self.withheld[Kind::Failed as usize] == 0,
             // Only ever counted: `resume --failed` says it of all at once.
             Kind::Requeued => false,
-            Kind::Succeeded | Kind::Skipped | Kind::LeftProcesses | Kind::Exceeded => self.shown < PER_SECOND,
+            _ => self.shown < PER_SECOND,
         };
         match kind {
             Kind::Failed => self.failures += u32::from(show),
             Kind::Retrying | Kind::Requeued => {}
-            Kind::Succeeded | Kind::Skipped | Kind::LeftProcesses | Kind::Exceeded => {
-                self.shown += u32::from(show);
-            }
+            _ => self.shown += u32::from(show),
         }
         self.withheld[kind as usize] += u32::from(!show);
         show

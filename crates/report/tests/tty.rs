@@ -73,7 +73,8 @@ fn frames_replace_each_other_whatever_happens_above() {
         }
         if tick % 10 == 5 {
             live.note("a note");
-            scene.event(tick * 60, Event::ProcessesLeft { job: "train/lr=0.1".into(), count: 1 });
+            scene
+                .event(tick * 60, Event::ProcessesLeft { job: "train/lr=0.1".into(), count: 1, who: vec![] });
         }
         live.tick(None, at(tick * 35)).unwrap();
         terminal.feed(&err.take());

@@ -19,7 +19,7 @@ use crate::process::tree::{self, Table};
 /// Between two looks at an engine that may have half ended.
 const LOOK: Duration = Duration::from_secs(2);
 /// A process in uninterruptible sleep survives SIGKILL; waiting longer would not end it either.
-const PATIENCE: Duration = Duration::from_secs(20);
+const PATIENCE: Duration = Duration::from_secs(10);
 
 pub(crate) fn main() -> u8 {
     guard().unwrap_or_else(|error| {

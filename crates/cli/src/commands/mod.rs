@@ -3,6 +3,7 @@
 mod cancel;
 mod check;
 mod demo;
+mod doctor;
 mod fit;
 mod gpus;
 mod init;
@@ -45,6 +46,7 @@ pub(crate) fn main() -> ExitCode {
         Command::Cancel(args) => cancel::cancel(&args),
         Command::Gpus(args) => gpus::gpus(&args),
         Command::Fit(args) => fit::fit(&args),
+        Command::Doctor(args) => doctor::doctor(&args),
         Command::Demo(args) => demo::demo(&args),
         Command::Init(args) => init::init(&args),
         Command::Completions { shell } => {

@@ -5,17 +5,19 @@ mod facts;
 mod observed;
 mod rooms;
 mod starts;
+mod watch;
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
 use facts::is_ended;
-use gpulane_core::{Core, Effect, Input, Outcome, Timer, Trouble, Waiting};
+use gpulane_core::{Core, Effect, Input, Manner, Outcome, Timer, Trouble, Waiting};
 use gpulane_model::{
-    Attempt, Bytes, Event, FailReason, GpuIndex, JobId, JobStatus, LaneId, Machine, Plan, ProcessExit,
-    Record, RunState, StageId,
+    Attempt, Bytes, Event, FailReason, GpuIndex, JobId, JobStatus, LaneId, Machine, Millis, Plan,
+    ProcessExit, Record, RunState, StageId,
 };
 use rooms::Rooms;
+use watch::Cpus;
 
 /// A job the runtime has its hands on.
 #[derive(Clone, Debug)]
@@ -34,6 +36,36 @@ struct Busy {
     shared: bool,
     /// It was said to hold more than it was given.
     exceeded: bool,
+    /// When it was asked to start.
+    since: Millis,
+    work: Work,
+}
+
+/// What is known of a job's work.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Work {
+    Unknown,
+    Done,
+    /// It is being ended because of that, and will have succeeded.
+    Lingers,
+    /// It has, and that it did not exit as it should have is to be told.
+    Lingered,
+}
+
+impl Busy {
+    /// It is to be ended for this reason, unless it is being ended.
+    fn condemn(&mut self, why: FailReason) {
+        if self.work != Work::Lingers {
+            self.doom.get_or_insert(why);
+        }
+    }
+
+    /// It is to be ended and has succeeded if its work is done, unless it is being ended.
+    fn linger(&mut self) {
+        if self.work == Work::Done && self.doom.is_none() {
+            self.work = Work::Lingers;
+        }
+    }
 }
 
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -56,7 +88,8 @@ enum Hold {
 enum Expect {
     Started,
     Publish,
-    Succeeded,
+    /// And whether it is told that it did not exit as it should have.
+    Succeeded(bool),
     /// The last failure recorded has this reason, and another try follows or not.
     Failed(FailReason, bool),
     PutBack,
@@ -86,8 +119,10 @@ pub(crate) struct Oracle {
     rooms: Option<Rooms>,
     /// Jobs that have come to their GPU, and the most they held.
     seen: BTreeMap<JobId, gpulane_model::Bytes>,
-    /// It was said that GPUs are awaited.
+    /// It was said that GPUs are awaited, or CPUs.
     scarce: bool,
+    cpus: Cpus,
+    now: Millis,
     pub(crate) outcome: Option<Outcome>,
 }
 
@@ -96,6 +131,8 @@ impl Oracle {
         Self {
             rooms: wild.map(|leased| Rooms::new(machine, leased)),
             scarce: false,
+            cpus: Cpus::default(),
+            now: Millis(0),
             seen: BTreeMap::new(),
             plan: Arc::clone(plan),
             machine: machine.clone(),
@@ -115,7 +152,8 @@ impl Oracle {
     }
 
     /// Takes note of what the world is about to say.
-    pub(crate) fn on_input(&mut self, input: &Input) {
+    pub(crate) fn on_input(&mut self, now: Millis, input: &Input) {
+        self.now = now;
         self.cancelling.clear();
         self.expect = None;
         match input {
@@ -148,10 +186,15 @@ impl Oracle {
                     *most = (*most).max(*peak);
                 }
             }
-            Input::JobExited { job, exit, trouble, .. } => self.on_exit(*job, *exit, trouble.as_ref()),
+            Input::JobExited { job, exit, trouble, stuck, .. } => {
+                let stranded = stuck.is_some() && self.retire(*job);
+                self.on_exit(*job, *exit, trouble.as_ref(), stranded);
+            }
+            Input::Stuck { .. } | Input::WorkDone { .. } => self.on_watch(input),
+            Input::Pressure { saturated } => self.cpus.saturated = *saturated,
             Input::JobPublished { job, .. } => {
-                self.busy.remove(job);
-                self.expect = Some((*job, Expect::Succeeded));
+                let lingered = self.busy.remove(job).unwrap().work == Work::Lingered;
+                self.expect = Some((*job, Expect::Succeeded(lingered)));
             }
             Input::PublishFailed { job, .. } => {
                 let cancelled = self.busy.remove(job).unwrap().doom.is_some();
@@ -172,17 +215,26 @@ impl Oracle {
                 self.interrupted = true;
                 self.urgent |= now;
                 for busy in self.busy.values_mut().filter(|busy| busy.doing != Doing::Publishing) {
-                    busy.doom.get_or_insert(FailReason::Interrupted);
+                    busy.linger();
+                    busy.condemn(FailReason::Interrupted);
                 }
             }
             gpu_news => self.on_gpu_news(gpu_news),
         }
     }
 
-    fn on_exit(&mut self, job: JobId, exit: ProcessExit, trouble: Option<&Trouble>) {
-        let doom = self.busy[&job].doom;
+    fn on_exit(&mut self, job: JobId, exit: ProcessExit, trouble: Option<&Trouble>, stranded: bool) {
+        let Busy { doom, work, .. } = self.busy[&job];
         let retried = self.has_try_left(job);
+        let lingers = work == Work::Lingers;
+        let crashed = work == Work::Done && matches!(exit, ProcessExit::Signal(_));
         let expect = match (doom, exit) {
+            (None, _) if lingers => Expect::Publish,
+            (None | Some(FailReason::Lost), _) if crashed => Expect::Publish,
+            (Some(FailReason::Hang | FailReason::Timeout), _) if stranded => {
+                Expect::Failed(FailReason::Lost, false)
+            }
+            (Some(FailReason::Hang), _) => Expect::Failed(FailReason::Hang, self.is_thawed(job)),
             (None | Some(FailReason::Interrupted | FailReason::Lost), ProcessExit::Code(0)) => {
                 Expect::Publish
             }
@@ -192,12 +244,10 @@ impl Oracle {
             (Some(FailReason::Timeout), _) => Expect::Failed(FailReason::Timeout, retried),
             (Some(reason), _) => Expect::Failed(reason, false),
         };
-        if let Some(Trouble::GpuLost { gpu, .. }) = trouble {
-            self.lose(*gpu, Some(job));
-        }
         if expect == Expect::Publish {
             let busy = self.busy.get_mut(&job).unwrap();
             (busy.doing, busy.doom) = (Doing::Publishing, None);
+            busy.work = if lingers || crashed { Work::Lingered } else { Work::Unknown };
         } else {
             self.busy.remove(&job);
         }
@@ -210,9 +260,18 @@ impl Oracle {
                 if let Some(busy) = self.busy.get_mut(&job).filter(|busy| busy.attempt == attempt)
                     && busy.doing == Doing::Live
                 {
-                    busy.doom.get_or_insert(FailReason::Timeout);
+                    busy.linger();
+                    busy.condemn(FailReason::Timeout);
                 }
             }
+            Timer::Linger { job, attempt } => {
+                if let Some(busy) = self.busy.get_mut(&job).filter(|busy| busy.attempt == attempt)
+                    && busy.doing == Doing::Live
+                {
+                    busy.linger();
+                }
+            }
+            Timer::Gate => {}
             Timer::Retry { job } => {
                 self.delayed.remove(&job);
             }
@@ -238,17 +297,19 @@ impl Oracle {
         for effect in others {
             match effect {
                 Effect::Record(event) => self.on_record(event, last),
-                Effect::Terminate { job, attempt, now } => {
-                    let makes_room = *now && self.may_make_room(*job);
+                Effect::Terminate { job, attempt, manner } => {
+                    let now = *manner == Manner::Now;
+                    let makes_room = now && self.may_make_room(*job);
                     let busy = self.busy.get_mut(job).unwrap();
                     assert_eq!((busy.doing, busy.attempt), (Doing::Live, *attempt));
                     if makes_room {
-                        busy.doom.get_or_insert(FailReason::Lost);
+                        busy.condemn(FailReason::Lost);
                     }
-                    assert!(busy.doom.is_some(), "ended for no reason");
-                    let again = self.rooms.is_some() && *now;
-                    assert!(busy.told.is_none_or(|before| *now && !before) || again, "asked twice");
-                    busy.told = Some(*now);
+                    assert!(busy.doom.is_some() || busy.work == Work::Lingers, "ended for no reason");
+                    assert!(*manner != Manner::Frozen || busy.doom == Some(FailReason::Hang));
+                    let again = self.rooms.is_some() && now;
+                    assert!(busy.told.is_none_or(|before| now && !before) || again, "asked twice");
+                    busy.told = Some(now);
                 }
                 Effect::SetTimer { timer: Timer::RetryHeld, .. } => {
                     (self.hold, self.scarce) = (Hold::Held, false);
@@ -284,14 +345,16 @@ impl Oracle {
             })
             .filter(|event| {
                 let told = matches!(event, Event::MemoryExceeded { .. } | Event::MpsFault { .. });
-                !told && !matches!(event, Event::ProcessesLeft { .. })
+                let left = matches!(event, Event::ProcessesLeft { .. } | Event::ProcessesStuck { .. });
+                !told && !left
             })
             .collect();
         let published =
             others.iter().any(|effect| matches!(effect, Effect::Publish { job: of, .. } if of == job));
         let good = match (expect, events.as_slice()) {
             (Expect::Started, [Event::JobStarted { .. }])
-            | (Expect::Succeeded, [Event::JobSucceeded { .. }])
+            | (Expect::Succeeded(false), [Event::JobSucceeded { .. }])
+            | (Expect::Succeeded(true), [Event::JobLingered { .. }, Event::JobSucceeded { .. }])
             | (Expect::PutBack, [] | [Event::JobSkipped { .. }]) => true,
             (Expect::Publish, []) => published,
             (Expect::Failed(reason, false), [Event::JobFailed { failure, .. }, rest @ ..]) => {
@@ -378,7 +441,7 @@ impl Oracle {
         for (job, busy) in self.busy.iter().filter(|(_, busy)| busy.doing == Doing::Live) {
             assert_eq!(
                 busy.told.is_some(),
-                busy.doom.is_some(),
+                busy.doom.is_some() || busy.work == Work::Lingers,
                 "job {job} was not asked to end, or for no reason"
             );
             assert!(!self.urgent || busy.told == Some(true), "job {job} was not ended at once");

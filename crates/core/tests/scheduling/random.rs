@@ -4,8 +4,8 @@ use std::sync::Arc;
 
 use gpulane_core::Outcome;
 use gpulane_model::{
-    Bytes, Cpus, Event, FailReason, Failure, JobStatus, Machine, Memory, Millis, Plan, Record, RunState,
-    Stage, StageId,
+    Bytes, Cpus, Event, FailReason, Failure, Hang, HangAction, JobStatus, Machine, Memory, Millis, Plan,
+    Record, RunState, Stage, StageId, StartGate,
 };
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -19,12 +19,17 @@ fn any_stage(at: usize) -> impl Strategy<Value = Stage> {
     let size = (0..7_u32, select(vec![1_u32, 1, 1, 0, 2, 3, 4]), select(vec![0_u32, 0, 1, 2, 3]));
     let tries = (0..3_u32, select(vec![0_u64, 0, 1000, 5000]), prop::option::of(1..4_u32));
     let rest = (prop::option::of(Just(Millis(900))), prop::option::of(1..6_u32));
-    (links, size, tries, rest).prop_map(move |(links, size, tries, rest)| {
+    let actions = select(vec![HangAction::Retry, HangAction::Fail, HangAction::Warn]);
+    let gates = select(vec![StartGate::Auto, StartGate::Auto, StartGate::Off, StartGate::AtOnce(1)]);
+    let watch = (prop::option::of(actions), gates);
+    (links, size, tries, rest, watch).prop_map(move |(links, size, tries, rest, watch)| {
         let (mask, has_after, foreach) = links;
         stage(&format!("s{at}"), size.0, |stage| {
             (stage.gpus, stage.parallel) = (size.1, size.2);
             (stage.retries, stage.retry_delay, stage.max_failures) = (tries.0, Millis(tries.1), tries.2);
             (stage.timeout, stage.cpus) = (rest.0, rest.1.map_or(Cpus::Auto, Cpus::Count));
+            stage.hang = watch.0.map(|action| Hang { action, ..Hang::default() });
+            stage.start_gate = watch.1;
             stage.foreach = foreach.filter(|_| at > 0).map(StageId::at);
             if has_after {
                 stage.after = (0..at).filter(|before| mask & (1 << before) != 0).map(StageId::at).collect();

@@ -2,10 +2,10 @@
 
 use std::sync::Arc;
 
-use gpulane_core::{Core, Effect, Input, Timer, Trouble};
+use gpulane_core::{Core, Effect, Input, Manner, Remains, Timer, Trouble};
 use gpulane_model::{
     Attempt, Bytes, Config, Event, Gpu, GpuIndex, GpuKind, Job, JobId, MOST_PER_GPU, Machine, Memory, Millis,
-    Plan, ProcessExit, Record, RunSettings, RunState, Stage, StageId,
+    Plan, ProcessExit, Record, RunSettings, RunState, Stage, StageId, Stuck,
 };
 
 /// A stage with so many jobs, named `0`, `1`, …
@@ -89,6 +89,15 @@ pub(crate) fn no_gpus(cpu_lanes: u32) -> Machine {
     }
 }
 
+/// What is found out at the end of a job beyond its exit.
+#[derive(Default)]
+pub(crate) struct End {
+    pub(crate) left: u32,
+    pub(crate) peak: Option<Bytes>,
+    pub(crate) trouble: Option<Trouble>,
+    pub(crate) stuck: Option<Remains>,
+}
+
 /// A run under a story's control. After every step the invariants hold and the fold of its records agrees with its counts.
 pub(crate) struct Story {
     pub(crate) plan: Arc<Plan>,
@@ -151,51 +160,67 @@ impl Story {
     }
 
     pub(crate) fn exited(&mut self, name: &str, attempt: u32, code: i32) -> Vec<String> {
-        let job = self.job(name);
-        self.step(Input::JobExited {
-            job,
-            attempt: Attempt(attempt),
-            exit: ProcessExit::Code(code),
-            left: 0,
-            ago: Millis(0),
-            peak: None,
-            trouble: None,
-        })
+        self.ended(name, attempt, ProcessExit::Code(code), |_| {})
     }
 
     pub(crate) fn signalled(&mut self, name: &str, attempt: u32, signal: i32) -> Vec<String> {
-        let job = self.job(name);
-        self.step(Input::JobExited {
-            job,
-            attempt: Attempt(attempt),
-            exit: ProcessExit::Signal(signal),
-            left: 0,
-            ago: Millis(0),
-            peak: None,
-            trouble: None,
-        })
+        self.ended(name, attempt, ProcessExit::Signal(signal), |_| {})
     }
 
     /// It ended, having held so many MiB.
     pub(crate) fn exited_with(&mut self, name: &str, attempt: u32, code: i32, mib: u64) -> Vec<String> {
-        let (job, exit, peak) = (self.job(name), ProcessExit::Code(code), Some(Bytes(mib << 20)));
-        let (attempt, ago) = (Attempt(attempt), Millis(0));
-        self.step(Input::JobExited { job, attempt, exit, left: 0, ago, peak, trouble: None })
+        self.ended(name, attempt, ProcessExit::Code(code), |end| end.peak = Some(Bytes(mib << 20)))
     }
 
     /// It ended with an error and this trouble, having held so many GiB.
     pub(crate) fn troubled(&mut self, name: &str, attempt: u32, gib: u64, trouble: Trouble) -> Vec<String> {
-        let (job, exit) = (self.job(name), ProcessExit::Code(1));
-        let (peak, trouble) = (Some(Bytes(gib << 30)), Some(trouble));
-        self.step(Input::JobExited {
-            job,
-            attempt: Attempt(attempt),
-            exit,
-            left: 0,
-            ago: Millis(0),
-            peak,
-            trouble,
+        self.ended(name, attempt, ProcessExit::Code(1), |end| {
+            (end.peak, end.trouble) = (Some(Bytes(gib << 30)), Some(trouble));
         })
+    }
+
+    /// Its main process was killed, but process 77 of it stays.
+    pub(crate) fn stranded(&mut self, name: &str, attempt: u32) -> Vec<String> {
+        self.ended(name, attempt, ProcessExit::Signal(9), |end| {
+            end.stuck = Some(Remains { pids: vec![77], because: "state D in nvidia_close".into() });
+        })
+    }
+
+    /// It ended so, and more was found out about that.
+    pub(crate) fn ended(
+        &mut self,
+        name: &str,
+        attempt: u32,
+        exit: ProcessExit,
+        change: impl FnOnce(&mut End),
+    ) -> Vec<String> {
+        let (job, attempt) = (self.job(name), Attempt(attempt));
+        let mut end = End::default();
+        change(&mut end);
+        let End { left, peak, trouble, stuck } = end;
+        let (who, ago) = (vec![], Millis(0));
+        self.step(Input::JobExited { job, attempt, exit, left, who, ago, peak, trouble, stuck })
+    }
+
+    /// No life was seen of it for ten minutes.
+    pub(crate) fn stuck(&mut self, name: &str, attempt: u32, frozen: bool) -> Vec<String> {
+        let (job, attempt, quiet) = (self.job(name), Attempt(attempt), Millis::seconds(600));
+        let stuck = Stuck {
+            evidence: "waiting for a lock in fid.py:88".into(),
+            cause: Some("a library that is not safe in threads".into()),
+            remedy: Some("use processes".into()),
+        };
+        self.step(Input::Stuck { job, attempt, quiet, frozen, stuck })
+    }
+
+    /// Its work is done.
+    pub(crate) fn done(&mut self, name: &str, attempt: u32, frozen: bool) -> Vec<String> {
+        let (job, attempt) = (self.job(name), Attempt(attempt));
+        self.step(Input::WorkDone { job, attempt, because: "called gpulane.done()".into(), frozen })
+    }
+
+    pub(crate) fn pressure(&mut self, saturated: bool) -> Vec<String> {
+        self.step(Input::Pressure { saturated })
     }
 
     /// It was seen to hold so many MiB.
@@ -272,8 +297,13 @@ impl Story {
             }
             Effect::Want { gpus } => format!("want {gpus}"),
             Effect::Release { gpu } => format!("release {gpu}"),
-            Effect::Terminate { job, now, .. } => {
-                format!("{} {}", if *now { "kill" } else { "term" }, name(job))
+            Effect::Terminate { job, manner, .. } => {
+                let how = match manner {
+                    Manner::Gently => "term",
+                    Manner::Frozen => "thaw",
+                    Manner::Now => "kill",
+                };
+                format!("{how} {}", name(job))
             }
             Effect::Publish { job, .. } => format!("publish {}", name(job)),
             Effect::Record(event) => tell_event(event),
@@ -284,6 +314,10 @@ impl Story {
                 format!("retry of {} at {}", name(job), at.0)
             }
             Effect::SetTimer { timer: Timer::RetryHeld, at } => format!("look again at {}", at.0),
+            Effect::SetTimer { timer: Timer::Linger { job, .. }, at } => {
+                format!("grace of {} until {}", name(job), at.0)
+            }
+            Effect::SetTimer { timer: Timer::Gate, at } => format!("gate at {}", at.0),
             Effect::Finish { outcome } => format!("over: {outcome:?}"),
         }
     }
@@ -314,7 +348,13 @@ fn tell_event(event: &Event) -> String {
         Event::VramHeld { gpu, because, .. } => format!("{gpu} held: {because}"),
         Event::VramBack { gpu } => format!("{gpu} back"),
         Event::MpsFault { gpu, job, because } => format!("MPS fault on {gpu} at {job}: {because}"),
-        Event::ProcessesLeft { job, count } => format!("{job} left {count} processes"),
+        Event::ProcessesLeft { job, count, .. } => format!("{job} left {count} processes"),
+        Event::ProcessesStuck { job, pids, because } => format!("{job} cannot end {pids:?}: {because}"),
+        Event::HangSuspected { job, quiet, frozen, stuck, .. } => {
+            let how = if *frozen { "is frozen" } else { "is quiet" };
+            format!("{job} {how} for {quiet} s: {}", stuck.evidence)
+        }
+        Event::JobLingered { job, because, .. } => format!("{job} lingered: {because}"),
         Event::StartsHeld { because } => format!("held: {because}"),
         Event::StartsReleased {} => "released".into(),
         Event::RunInterrupted { because } => format!("interrupted: {because}"),

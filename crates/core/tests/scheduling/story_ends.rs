@@ -138,15 +138,6 @@ fn an_output_that_cannot_be_published_is_a_failed_try() {
 fn processes_a_job_leaves_behind_are_told() {
     let (mut run, _) = Story::begin(&plan(vec![stage("train", 1, |_| {})]), gpus(1, 1));
     run.spawned("train/0", 1);
-    let job = run.job("train/0");
-    let told = run.step(Input::JobExited {
-        job,
-        attempt: Attempt(1),
-        exit: ProcessExit::Code(0),
-        left: 3,
-        ago: gpulane_model::Millis(0),
-        peak: None,
-        trouble: None,
-    });
+    let told = run.ended("train/0", 1, ProcessExit::Code(0), |end| end.left = 3);
     assert_eq!(told, ["train/0 left 3 processes", "publish train/0"]);
 }

@@ -4,13 +4,18 @@
 use std::time::{Duration, Instant};
 
 use gpulane_core::{Core, Effect, Input};
-use gpulane_model::{Millis, Plan, ProcessExit, RunState, StageId};
+use gpulane_model::{Millis, Plan, ProcessExit, RunState, StageId, StartGate};
 
 use crate::scene::{gpus, packed, plan, share, stage};
 
 /// Answers every effect with success until the run is over.
 fn run_through(plan: &std::sync::Arc<Plan>, machine: gpulane_model::Machine) -> Core {
     let mut core = Core::new(std::sync::Arc::clone(plan), machine, &RunState::new(plan));
+    run_on(&mut core);
+    core
+}
+
+fn run_on(core: &mut Core) {
     let (mut effects, mut answers) = (Vec::new(), vec![Input::Begin]);
     while let Some(input) = answers.pop() {
         core.step(Millis(0), input, &mut effects);
@@ -25,6 +30,8 @@ fn run_through(plan: &std::sync::Arc<Plan>, machine: gpulane_model::Machine) -> 
                         ago: gpulane_model::Millis(0),
                         peak: None,
                         trouble: None,
+                        who: vec![],
+                        stuck: None,
                     });
                     answers.push(Input::JobSpawned { job, attempt, pid: 1 });
                 }
@@ -33,7 +40,6 @@ fn run_through(plan: &std::sync::Arc<Plan>, machine: gpulane_model::Machine) -> 
             }
         }
     }
-    core
 }
 
 #[test]
@@ -88,4 +94,18 @@ fn a_failure_at_the_top_skips_ten_thousand_stages_without_deep_recursion() {
     };
     let plan = plan((0..10_000).map(link).collect());
     assert_eq!(run_through(&plan, gpus(1, 1)).counts().skipped, 9_999);
+}
+
+#[test]
+fn a_hundred_thousand_jobs_of_thousands_of_stages_behind_the_gate() {
+    let gates = [StartGate::Auto, StartGate::AtOnce(1), StartGate::Off];
+    let gated = |at: usize| stage(&format!("s{at}"), 20, |stage| stage.start_gate = gates[at % 3]);
+    let plan = plan((0..5000).map(gated).collect());
+    let start = Instant::now();
+    let machine = gpulane_model::Machine { cores: 2, ..gpus(8, 4) };
+    let mut core = Core::new(std::sync::Arc::clone(&plan), machine, &RunState::new(&plan));
+    core.step(Millis(0), Input::Pressure { saturated: true }, &mut vec![]);
+    run_on(&mut core);
+    assert_eq!(core.counts().succeeded, 100_000);
+    assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());
 }

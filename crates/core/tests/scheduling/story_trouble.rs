@@ -95,15 +95,6 @@ fn one_that_succeeded_on_a_lost_gpu_has_succeeded() {
 }
 
 #[test]
-fn a_job_that_tells_of_the_loss_is_not_blamed_for_it() {
-    let (mut run, _) = Story::begin(&plan(vec![stage("train", 2, |_| {})]), gpus(2, 1));
-    run.spawned("train/0", 1);
-    let trouble = Trouble::GpuLost { gpu: GpuIndex(0), why: "Xid 79".into() };
-    let told = run.troubled("train/0", 1, 0, trouble);
-    assert_eq!(told, ["GPU-0 lost: Xid 79", "train/0 failed at #1: lost: Xid 79 in 0 s"]);
-}
-
-#[test]
 fn one_being_started_on_a_gpu_that_is_lost_is_ended_as_soon_as_it_runs() {
     let (mut run, _) = Story::begin(&plan(vec![stage("train", 1, |_| {})]), gpus(2, 1));
     run.lost(0);

@@ -3,8 +3,10 @@
 
 use std::sync::Arc;
 
-use gpulane_core::{Core, Effect, Input, Outcome, Timer, Trouble};
-use gpulane_model::{Attempt, Bytes, Event, GpuIndex, JobId, Machine, Millis, Plan, ProcessExit, RunState};
+use gpulane_core::{Core, Effect, Input, Outcome, Remains, Timer, Trouble};
+use gpulane_model::{
+    Attempt, Bytes, Event, GpuIndex, JobId, Machine, Millis, Plan, ProcessExit, RunState, Stuck,
+};
 
 use crate::oracle::Oracle;
 
@@ -134,6 +136,7 @@ impl<'a> World<'a> {
                     self.step(Input::Interrupted { because: "SIGINT".into(), now });
                 }
                 244..=255 => self.say_again(false),
+                110..=149 => self.watch(),
                 150..=199 if self.gpus.is_some() => self.shake(),
                 200..=229 if !self.timers.is_empty() => self.fire(),
                 _ if !self.owed.is_empty() => self.answer(),
@@ -147,7 +150,7 @@ impl<'a> World<'a> {
 
     fn step(&mut self, input: Input) {
         let mut effects = Vec::new();
-        self.oracle.on_input(&input);
+        self.oracle.on_input(self.now, &input);
         self.core.step(self.now, input, &mut effects);
         self.oracle.on_effects(&effects);
         self.core.check_invariants().unwrap();
@@ -192,6 +195,8 @@ impl<'a> World<'a> {
                     ago: gpulane_model::Millis(0),
                     peak,
                     trouble,
+                    who: vec![],
+                    stuck: self.remains(mood),
                 }
             }
             Owed::Publish(job, attempt) => match mood {
@@ -204,12 +209,19 @@ impl<'a> World<'a> {
         {
             self.old.push(input.clone());
         }
+        if let Input::JobExited { job, attempt, .. } = input {
+            let (quiet, stuck) = (Millis(1), Stuck::default());
+            self.old.push(Input::Stuck { job, attempt, quiet, frozen: true, stuck });
+            self.old.push(Input::WorkDone { job, attempt, because: "late".into(), frozen: true });
+        }
         self.step(input);
     }
 
     /// What an exit tells beyond itself.
     fn wounds(&mut self, mood: u8) -> (Option<Bytes>, Option<Trouble>) {
-        let Some(gpus) = &self.gpus else { return (None, None) };
+        if self.gpus.is_none() {
+            return (None, None);
+        }
         let size = u64::from(self.choices.next());
         let peak = (size > 0).then_some(Bytes(size << 25));
         let words = || "words".to_owned();
@@ -217,13 +229,41 @@ impl<'a> World<'a> {
             150..170 => Some(Trouble::GpuOom(words())),
             170..180 => Some(Trouble::HostOom(words())),
             180..190 => Some(Trouble::MpsFault(words())),
-            190..195 => {
-                let gpu = GpuIndex::at(self.choices.index(gpus.len()));
-                Some(Trouble::GpuLost { gpu, why: words() })
-            }
             _ => None,
         };
         (peak, trouble)
+    }
+
+    /// Processes that stay for ever, where GPUs may be lost.
+    fn remains(&self, mood: u8) -> Option<Remains> {
+        let stays = self.gpus.is_some() && mood % 16 == 15;
+        stays.then(|| Remains { pids: vec![77], because: "state D".into() })
+    }
+
+    /// A job that runs.
+    fn live(&mut self) -> Option<(JobId, Attempt)> {
+        let live = self.owed.iter().filter_map(|owed| match owed {
+            Owed::Exit(job, attempt) => Some((*job, *attempt)),
+            _ => None,
+        });
+        let live: Vec<_> = live.collect();
+        if live.is_empty() { None } else { Some(live[self.choices.index(live.len())]) }
+    }
+
+    /// The CPUs are busy or not, or a watch tells of a job that is frozen or done.
+    fn watch(&mut self) {
+        let mood = self.choices.next();
+        if mood < 100 {
+            return self.step(Input::Pressure { saturated: !mood.is_multiple_of(3) });
+        }
+        let Some((job, attempt)) = self.live() else { return };
+        let frozen = mood % 2 == 1;
+        let input = if mood < 180 {
+            Input::Stuck { job, attempt, quiet: Millis(1), frozen, stuck: Stuck::default() }
+        } else {
+            Input::WorkDone { job, attempt, because: "said so".into(), frozen }
+        };
+        self.step(input);
     }
 
     /// Something happens to a GPU, or is seen of a job.
@@ -245,15 +285,7 @@ impl<'a> World<'a> {
             120..140 => Input::GpuClear { gpu },
             140..146 => Input::GpuLost { gpu, why: "gone".into() },
             settled => {
-                let live = self.owed.iter().filter_map(|owed| match owed {
-                    Owed::Exit(job, attempt) => Some((*job, *attempt)),
-                    _ => None,
-                });
-                let live: Vec<_> = live.collect();
-                if live.is_empty() {
-                    return;
-                }
-                let (job, attempt) = live[self.choices.index(live.len())];
+                let Some((job, attempt)) = self.live() else { return };
                 Input::PeakSeen { job, attempt, peak: size, settled: settled % 2 == 0 }
             }
         };
@@ -293,6 +325,10 @@ impl<'a> World<'a> {
 
     /// What was said and done with is said again, and means nothing.
     fn say_again(&mut self, over: bool) {
+        if !over {
+            // Time has passed, and somebody may have grown up.
+            self.step(Input::Begin);
+        }
         let mut effects = Vec::new();
         let stranger = JobId::at(self.plan.jobs.len());
         let stale = self.old.get(self.choices.index(self.old.len().max(1))).cloned();

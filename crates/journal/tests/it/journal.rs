@@ -125,8 +125,10 @@ fn many_threads_append_and_each_one_keeps_its_order() {
             let journal = &journal;
             scope.spawn(move || {
                 for index in 0..500 {
-                    journal
-                        .append(Millis(1), Event::ProcessesLeft { job: format!("{thread}"), count: index });
+                    journal.append(
+                        Millis(1),
+                        Event::ProcessesLeft { job: format!("{thread}"), count: index, who: vec![] },
+                    );
                     if index % 100 == 0 {
                         assert!(journal.flush(SOON));
                     }
@@ -140,7 +142,7 @@ fn many_threads_append_and_each_one_keeps_its_order() {
     for (line, seq) in text.lines().zip(1..) {
         let record = decode(line).unwrap();
         assert_eq!(record.seq, seq);
-        if let Event::ProcessesLeft { job, count } = record.event {
+        if let Event::ProcessesLeft { job, count, .. } = record.event {
             let thread: usize = job.parse().unwrap();
             assert_eq!(count, next[thread]);
             next[thread] += 1;

@@ -8,11 +8,13 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
+use gpulane_core::{Manner, Remains};
 use gpulane_model::{Attempt, JobId, Millis, ProcessExit};
 use rustix::process::{
     Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions, getsid, pidfd_open, waitid, waitpid,
 };
 
+use super::leftovers;
 use crate::process::spawn::Spawned;
 use crate::process::subreaper::Children;
 use crate::process::tree::{self, Process, Table};
@@ -21,6 +23,8 @@ use crate::process::tree::{self, Process, Table};
 const SETTLE: Millis = Millis(300);
 /// Between two rounds of KILL: a process may have forked while we looked.
 const KILL_AGAIN: Millis = Millis(50);
+/// How long a frozen Python may take to show where its threads are.
+const ABORTING: Millis = Millis::seconds(2);
 /// After this long under KILL a process is stuck in the kernel; the run goes on without it.
 const KILL_PATIENCE: Millis = Millis::seconds(20);
 
@@ -48,8 +52,11 @@ struct Ending {
     due: Millis,
     /// When the first KILL was sent.
     killed: Option<Millis>,
-    /// How many processes outlived the main one and had to be ended.
+    /// Abort before KILL: it is frozen.
+    frozen: bool,
+    /// How many processes outlived the main one and had to be ended, and what some of them were.
     left: u32,
+    who: Vec<String>,
     /// Survivors whose end we will hear of.
     watched: HashMap<Pid, OwnedFd>,
 }
@@ -58,17 +65,32 @@ struct Ending {
 enum Step {
     Settling,
     Terminating,
+    Aborting,
     Killing,
 }
 
 /// What became of a job after a look at it.
 pub(super) enum Look {
     /// Nothing of it is left.
-    Gone { exit: ProcessExit, left: u32 },
+    Gone(Gone),
     /// Look again at this time, or when one of `watch` ends.
     Again { at: Millis, watch: Vec<Pid> },
     /// Nothing to do.
     Still,
+}
+
+/// How a job's tree ended.
+#[derive(Clone, Debug)]
+pub(super) struct Gone {
+    /// How its main process did.
+    pub(super) exit: ProcessExit,
+    /// How many outlived that one and had to be ended, and what some of them were.
+    pub(super) left: u32,
+    pub(super) who: Vec<String>,
+    /// It was frozen and did not end before it was aborted.
+    pub(super) aborted: bool,
+    /// Those that nothing can end.
+    pub(super) stuck: Option<Remains>,
 }
 
 /// All running jobs, and every process we adopted from them.
@@ -171,10 +193,7 @@ impl Roster {
         let survivors: HashSet<Pid> =
             orphans.iter().filter(|(_, owner)| *owner == Some(job)).map(|(pid, _)| *pid).collect();
         if survivors.is_empty() || stuck {
-            let left = running.ending.as_ref().map_or(0, |ending| ending.left);
-            self.mains.remove(&running.pid);
-            self.running.remove(&job);
-            return Look::Gone { exit, left };
+            return self.gone(job, exit, stuck);
         }
         let ending = running.ending.get_or_insert_with(|| Ending::begin(Step::Settling, now.after(SETTLE)));
         ending.watched.retain(|pid, _| survivors.contains(pid));
@@ -194,15 +213,29 @@ impl Roster {
         }
     }
 
+    /// The job is over, also if something of it will never end.
+    fn gone(&mut self, job: JobId, exit: ProcessExit, stuck: bool) -> Look {
+        let stuck = if stuck { leftovers::stuck(&self.members(job)) } else { None };
+        let Some(running) = self.running.remove(&job) else { return Look::Still };
+        self.mains.remove(&running.pid);
+        let ending = running.ending.unwrap_or_else(|| Ending::begin(Step::Settling, Millis(0)));
+        let aborted = ending.frozen && matches!(ending.step, Step::Aborting | Step::Killing);
+        Look::Gone(Gone { exit, left: ending.left, who: ending.who, aborted, stuck })
+    }
+
     /// Begins to end a job: TERM and grace, or KILL at once.
-    pub(super) fn terminate(&mut self, job: JobId, at_once: bool, now: Millis) -> Look {
+    pub(super) fn terminate(&mut self, job: JobId, manner: Manner, now: Millis) -> Look {
+        let at_once = manner == Manner::Now;
         let Some(running) = self.running.get_mut(&job) else { return Look::Still };
         let step = if at_once { Step::Terminating } else { Step::Settling };
         match &mut running.ending {
             // Already under way: only KILL can be new.
             Some(ending) if at_once => ending.hasten(now),
             Some(_) => return Look::Still,
-            None => running.ending = Some(Ending::begin(step, now)),
+            None => {
+                let frozen = manner == Manner::Frozen;
+                running.ending = Some(Ending { frozen, ..Ending::begin(step, now) });
+            }
         }
         self.press(job, now)
     }
@@ -222,7 +255,12 @@ impl Roster {
                 ending.due = now.after(running.grace);
                 Signal::TERM
             }
-            Step::Terminating | Step::Killing => {
+            Step::Terminating if ending.frozen => {
+                ending.step = Step::Aborting;
+                ending.due = now.after(ABORTING);
+                Signal::ABORT
+            }
+            Step::Terminating | Step::Aborting | Step::Killing => {
                 ending.step = Step::Killing;
                 ending.due = now.after(KILL_AGAIN);
                 ending.killed.get_or_insert(now);
@@ -231,8 +269,12 @@ impl Roster {
         };
         if main_ended && ending.left == 0 {
             ending.left = u32::try_from(members.len()).unwrap_or(u32::MAX);
+            ending.who = leftovers::describe(&members);
         }
         for process in &members {
+            if signal == Signal::ABORT {
+                leftovers::leave_no_core(process);
+            }
             tree::signal(process, signal);
         }
         Look::Again { at: ending.due, watch: Vec::new() }
@@ -326,7 +368,7 @@ impl Running {
 
 impl Ending {
     fn begin(step: Step, due: Millis) -> Self {
-        Self { step, due, killed: None, left: 0, watched: HashMap::new() }
+        Self { step, due, killed: None, frozen: false, left: 0, who: Vec::new(), watched: HashMap::new() }
     }
 
     fn hasten(&mut self, now: Millis) {

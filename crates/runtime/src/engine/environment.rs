@@ -53,7 +53,9 @@ struct Sharing {
 }
 
 /// Variables given to each job anew.
-const PER_JOB: [&str; 9] = [
+const PER_JOB: [&str; 11] = [
+    env_vars::METRICS,
+    env_vars::DONE,
     env_vars::CONFIG,
     env_vars::CONFIG_FILE,
     env_vars::OUT,
@@ -100,6 +102,9 @@ impl StageEnvironment {
         }
         let set =
             |name: &str| stage.env.contains_key(name) || inherited.iter().any(|(known, _)| known == name);
+        if !set(env_vars::PYTHONFAULTHANDLER) {
+            shared.push(entry(OsStr::new(env_vars::PYTHONFAULTHANDLER), OsStr::new("1")));
+        }
         let thread_limits = env_vars::THREAD_LIMITS.into_iter().filter(|name| !set(name)).collect();
         let path = stage.env.get("PATH").cloned().or_else(|| {
             let inherited = inherited.iter().find(|(name, _)| name == "PATH");
@@ -156,6 +161,9 @@ impl Briefing<'_> {
         set(env_vars::CONFIG, job.config.text().as_bytes());
         set(env_vars::CONFIG_FILE, &path(self.dir.config_file(self.plan, self.start.job)));
         set(env_vars::OUT, &path(placeholders.out()));
+        let (start, dir) = (self.start, self.dir);
+        set(env_vars::METRICS, &path(dir.metrics_file(self.plan, start.job, start.attempt)));
+        set(env_vars::DONE, &path(dir.done_file(self.plan, start.job, start.attempt)));
         set(env_vars::JOB, self.plan.job_name(self.start.job).as_bytes());
         set(env_vars::ATTEMPT, self.start.attempt.to_string().as_bytes());
         set(env_vars::LANE, self.start.lane.to_string().as_bytes());

@@ -9,6 +9,7 @@ mod environment;
 mod files;
 mod gpus;
 mod launchpad;
+mod leftovers;
 mod link;
 mod mps;
 mod on_gpus;
@@ -17,6 +18,7 @@ mod reactor;
 mod recovery;
 mod torch;
 mod trouble;
+mod vigil;
 
 use gpulane_model::ExitCode;
 

@@ -8,11 +8,13 @@ use gpulane_model::{Attempt, Bytes, Event, ExitCode, GpuIndex, JobId, Memory, Mi
 use rustix::process::{Pid, Signal};
 
 use super::clock::Alarm;
+use super::ending::Gone;
 use super::environment::Start;
 use super::gpus::{Exit, Gpus, Newcomer, News};
 use super::mps::Mps;
 use super::reactor::Reactor;
 use super::trouble::{self, OomKills, Sign};
+use super::vigil::keep_last_words;
 use crate::experience::Experience;
 use crate::process::tree;
 
@@ -139,22 +141,29 @@ impl Reactor<'_> {
     }
 
     /// A job's processes are gone; on a GPU it has not ended until its memory is back.
-    pub(super) fn on_gone(&mut self, job: JobId, attempt: Attempt, exit: ProcessExit, left: u32) {
-        let exit = Exit { attempt, how: exit, left };
-        let waits = self.sharing.gpus.as_mut().is_some_and(|gpus| gpus.leave(job, exit));
-        if waits {
-            self.look_after_gpus();
-        } else {
-            self.on_exited(job, exit, Millis(0), None);
+    pub(super) fn on_gone(&mut self, job: JobId, attempt: Attempt, gone: Gone) {
+        self.vigils.leave(job, gone.exit.success());
+        if gone.aborted {
+            let (dir, plan) = (&self.prepared.dir, &self.prepared.plan);
+            keep_last_words(&dir.stderr_log(plan, job, attempt), &dir.stacks_file(plan, job, attempt));
+        }
+        let exit = Exit { attempt, gone };
+        let exit = match &mut self.sharing.gpus {
+            Some(gpus) => gpus.leave(job, exit),
+            None => Some(exit),
+        };
+        match exit {
+            Some(exit) => self.on_exited(job, exit, Millis(0), None),
+            None => self.look_after_gpus(),
         }
     }
 
     /// `ago`: how long its memory was awaited since.
     fn on_exited(&mut self, job: JobId, exit: Exit, ago: Millis, peak: Option<Bytes>) {
-        let Exit { attempt, how: exit, left } = exit;
+        let Exit { attempt, gone: Gone { exit, left, who, stuck, .. } } = exit;
         let place = self.sharing.places.remove(&job).unwrap_or_default();
         let trouble = if exit.success() { None } else { self.trouble(job, attempt, exit, &place) };
-        self.feed(Input::JobExited { job, attempt, exit, left, ago, peak, trouble });
+        self.feed(Input::JobExited { job, attempt, exit, left, who, ago, peak, trouble, stuck });
     }
 
     /// What the job's own last words tell about its end.

@@ -124,6 +124,13 @@ fn finish(output: &Output) -> Input {
     answer(output, make_durable(&output.from).and_then(|()| move_to_place(output)))
 }
 
+/// Publishes the output of an attempt that nobody was there to publish.
+pub(super) fn publish_belatedly(from: &Path, to: &Path) -> io::Result<()> {
+    make_durable(from)?;
+    std::fs::rename(from, to)?;
+    to.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())
+}
+
 fn answer(output: &Output, result: io::Result<()>) -> Input {
     let (job, attempt) = (output.job, output.attempt);
     match result {

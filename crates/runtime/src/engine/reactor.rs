@@ -22,6 +22,7 @@ use super::gpus::Gpus;
 use super::launchpad::{Launchpad, Setback};
 use super::on_gpus::Sharing;
 use super::publish::Publisher;
+use super::vigil::Vigils;
 use crate::control;
 use crate::experience::Experience;
 
@@ -42,6 +43,7 @@ const CONTROL: u64 = 4 << 32;
 const PUBLISHED: u64 = 5 << 32;
 const GPUS: u64 = 6 << 32;
 const LEASES: u64 = 7 << 32;
+const VIGILS: u64 = 8 << 32;
 
 pub(super) struct Reactor<'a> {
     pub(super) prepared: &'a mut Prepared,
@@ -54,6 +56,7 @@ pub(super) struct Reactor<'a> {
     pub(super) roster: Roster,
     pub(super) sharing: Sharing,
     publisher: Publisher,
+    pub(super) vigils: Vigils,
     pub(super) clock: Clock,
     /// How many jobs' files to make before their time.
     ahead: usize,
@@ -91,6 +94,9 @@ impl<'a> Reactor<'a> {
         if let Some(gpus) = &gpus {
             watch(&epoll, gpus, GPUS)?;
         }
+        let pulses = gpus.as_ref().map(Gpus::pulses);
+        let vigils = Vigils::start(&prepared.dir, &prepared.plan, &prepared.machine, pulses)?;
+        watch(&epoll, &vigils, VIGILS)?;
         if let Some(bell) = &bell {
             watch(&epoll, bell, CONTROL)?;
         }
@@ -109,6 +115,7 @@ impl<'a> Reactor<'a> {
             roster,
             sharing: Sharing::new(gpus, alone, experience),
             publisher,
+            vigils,
             clock: Clock::start(),
             ahead,
             inputs: VecDeque::new(),
@@ -182,7 +189,11 @@ impl<'a> Reactor<'a> {
                 }
             }
             LINK => self.on_link(),
-            CONTROL => self.take_requests(),
+            CONTROL => {
+                self.take_requests();
+                // A job rings, too, when its work is done.
+                self.vigils.hurry();
+            }
             PUBLISHED => {
                 for input in self.publisher.take() {
                     self.feed(input);
@@ -190,6 +201,11 @@ impl<'a> Reactor<'a> {
             }
             GPUS => self.hear_of_gpus(),
             LEASES => self.on_leases_changed(),
+            VIGILS => {
+                for input in self.vigils.take() {
+                    self.feed(input);
+                }
+            }
             _ => {}
         }
     }
@@ -279,9 +295,9 @@ impl<'a> Reactor<'a> {
                     self.watch_survivor(job, pid);
                 }
             }
-            Look::Gone { exit, left } => {
+            Look::Gone(gone) => {
                 if let Some(attempt) = attempt {
-                    self.on_gone(job, attempt, exit, left);
+                    self.on_gone(job, attempt, gone);
                 }
             }
         }
@@ -322,10 +338,10 @@ impl<'a> Reactor<'a> {
                 let input = self.spawn(&start);
                 self.inputs.push_back(input);
             }
-            Effect::Terminate { job, attempt, now } => {
+            Effect::Terminate { job, attempt, manner } => {
                 if self.roster.get(job).is_some_and(|running| running.attempt == attempt) {
                     let time = self.clock.now();
-                    let look = self.roster.terminate(job, now, time);
+                    let look = self.roster.terminate(job, manner, time);
                     self.follow(job, (Some(attempt), look));
                 }
             }
@@ -356,6 +372,7 @@ impl<'a> Reactor<'a> {
                 let name = self.prepared.plan.job_name(job);
                 self.roster.add(job, attempt, name, grace, spawned);
                 self.follow_on_gpus(start, pid);
+                self.vigils.follow(job, attempt, pid);
                 if let Some(main) = self.roster.main_of(job)
                     && let Err(error) = watch(&self.epoll, main, MAIN | u64::from(job.0))
                 {

@@ -7,11 +7,13 @@ use std::time::{Duration, Instant};
 
 use gpulane_journal::{Journal, RunDir};
 use gpulane_model::{
-    Attempt, Event, FailReason, Failure, JobId, JobStatus, Machine, Plan, Record, RunState, Stage,
+    Attempt, Event, FailReason, Failure, Hang, HangAction, JobId, JobStatus, Machine, Plan, Record, RunState,
+    Stage,
 };
 use rustix::process::Signal;
 
 use super::clock::Clock;
+use super::publish::publish_belatedly;
 use crate::process::tree::{self, Table};
 
 /// A killed process with much memory takes its time; one stuck in the kernel must not keep us.
@@ -98,6 +100,12 @@ impl Stock<'_> {
             JobStatus::Failed(ref failure) if failure.reason == FailReason::Publish => false,
             _ => return,
         };
+        // The record of its start may have been lost; whatever failed with its work done has failed all the same.
+        let last = if running { attempt } else { self.past.next_attempt(job) };
+        if dir.done_file(plan, job, last).exists() {
+            // Its work was finished and only its end was missing. If this fails, it is run again.
+            let _ = publish_belatedly(&dir.attempt_out(plan, job, last), &dir.out_dir(plan, job));
+        }
         if dir.out_dir(plan, job).is_dir() {
             let seconds = 0.0;
             self.record(Event::JobSucceeded { job: plan.job_name(job), attempt, seconds, peak_vram: None });
@@ -114,7 +122,7 @@ impl Stock<'_> {
         let JobStatus::Failed(failure) = &state.status else { return };
         let final_anyway = matches!(failure.reason, FailReason::Start | FailReason::Cancelled);
         let stage = plan.stage_of(job);
-        if !final_anyway && state.failures <= stage.retries && !self.is_stopped(stage) {
+        if !final_anyway && state.failures <= tries_left(stage, failure.reason) && !self.is_stopped(stage) {
             let attempt = self.past.next_attempt(job);
             self.record(Event::JobRetrying { job: plan.job_name(job), attempt, delay: 0.0 });
         }
@@ -130,5 +138,14 @@ impl Stock<'_> {
         if matches!(self.past.job(job).status, JobStatus::Failed(_) | JobStatus::Skipped(_)) {
             self.record(Event::JobRequeued { job: plan.job_name(job) });
         }
+    }
+}
+
+/// How often a job may fail like this and be tried again. What froze gets another try also where others get none.
+fn tries_left(stage: &Stage, reason: FailReason) -> u32 {
+    match stage.hang {
+        Some(Hang { action: HangAction::Retry, .. }) if reason == FailReason::Hang => stage.retries.max(1),
+        Some(Hang { action: HangAction::Fail, .. }) if reason == FailReason::Hang => 0,
+        _ => stage.retries,
     }
 }

@@ -16,6 +16,11 @@ pub(crate) struct Process {
     pub(crate) start: u64,
     /// `Z` has ended and waits to be reaped.
     pub(crate) state: u8,
+    pub(crate) session: i32,
+    /// Time on a CPU so far, all its threads together, in clock ticks.
+    pub(crate) cpu: u64,
+    /// Page faults so far.
+    pub(crate) faults: u64,
 }
 
 /// Which job a process says it belongs to, by its environment.
@@ -87,6 +92,15 @@ impl Table {
             .collect()
     }
 
+    /// The living that belong to the job with this main process: all below it, and whoever stayed in its session.
+    pub(crate) fn family(&self, main: Pid) -> Vec<Process> {
+        let session = main.as_raw_nonzero().get();
+        let mut roots: Vec<Pid> =
+            self.processes.values().filter(|process| process.session == session).map(|one| one.pid).collect();
+        roots.push(main);
+        self.closure(&roots)
+    }
+
     /// The living whose environment names this run directory: for what outlived its engine and guardian.
     pub(crate) fn tagged(&self, run: &Path) -> Vec<Process> {
         self.processes
@@ -110,9 +124,21 @@ fn parse_stat(pid: Pid, stat: &[u8]) -> Option<Process> {
     let rest = std::str::from_utf8(stat.get(after_name..)?).ok()?;
     let mut fields = rest.split_ascii_whitespace();
     let state = *fields.next()?.as_bytes().first()?;
-    let parent = fields.next()?.parse().ok()?;
-    let start = fields.nth(17)?.parse().ok()?;
-    Some(Process { pid, parent, start, state })
+    let mut number = |skipped: usize| fields.nth(skipped)?.parse::<i64>().ok();
+    let (parent, session) = (number(0)?, number(1)?);
+    // In between: the terminal and flags; the faults of children that were waited for.
+    let (minor, major) = (number(3)?, number(1)?);
+    let (user, system) = (number(1)?, number(0)?);
+    let start = number(6)?;
+    Some(Process {
+        pid,
+        parent: i32::try_from(parent).ok()?,
+        start: start.unsigned_abs(),
+        state,
+        session: i32::try_from(session).ok()?,
+        cpu: user.unsigned_abs() + system.unsigned_abs(),
+        faults: minor.unsigned_abs() + major.unsigned_abs(),
+    })
 }
 
 /// Sends `signal` unless the process is gone. Never hits another one that got its id since.
@@ -146,9 +172,10 @@ mod tests {
 
     #[test]
     fn reads_a_stat_line_whose_name_tries_to_confuse() {
-        let line = b"42 (a) b (c)) S 7 8 9 0 -1 4194560 1 2 3 4 5 6 7 8 20 0 1 0 12345 0 0";
+        let line = b"42 (a) b (c)) S 7 8 9 0 -1 4194560 1 20 3 40 5 60 7 8 20 0 1 0 12345 0 0";
         let process = parse_stat(Pid::from_raw(42).unwrap(), line).unwrap();
         assert_eq!((process.parent, process.start, process.state), (7, 12345, b'S'));
+        assert_eq!((process.session, process.faults, process.cpu), (9, 4, 65));
     }
 
     #[test]

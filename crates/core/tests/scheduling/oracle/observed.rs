@@ -4,7 +4,7 @@ use std::mem::discriminant;
 use std::sync::Arc;
 
 use gpulane_core::Core;
-use gpulane_model::Millis;
+use gpulane_model::{Millis, StageId};
 
 use super::{Doing, Hold, Oracle};
 
@@ -20,7 +20,9 @@ impl Oracle {
             && !self.interrupted
             && self.folded.interrupted.is_none()
             && self.folded.held.is_none();
-        if self.outcome.is_some() || !told {
+        // When each job began is not told to the millisecond either.
+        let gated = (0..self.plan.stages.len()).any(|at| self.is_shut(StageId::at(at)));
+        if self.outcome.is_some() || !told || gated {
             return;
         }
         let (plan, machine) = (Arc::clone(&self.plan), self.machine.clone());

@@ -46,7 +46,7 @@ impl Oracle {
             Input::GpuClear { gpu } => {
                 rooms.held.remove(gpu);
             }
-            Input::GpuLost { gpu, .. } => self.lose(*gpu, None),
+            Input::GpuLost { gpu, .. } => self.lose(*gpu),
             Input::PeakSeen { job, peak, .. } => {
                 let busy = self.busy.get_mut(job).filter(|busy| busy.reserve.is_some_and(|has| *peak > has));
                 if let Some(busy) = busy {
@@ -58,16 +58,23 @@ impl Oracle {
     }
 
     /// What is on the GPU is to be ended and done again.
-    pub(super) fn lose(&mut self, gpu: GpuIndex, but: Option<JobId>) {
+    fn lose(&mut self, gpu: GpuIndex) {
         let Some(rooms) = &mut self.rooms else { return };
         if rooms.lost.insert(gpu) {
-            let on_it = |(job, busy): &(&JobId, &mut super::Busy)| {
-                Some(**job) != but && busy.doing != Doing::Publishing && busy.gpus.contains(&gpu)
-            };
-            for (_, busy) in self.busy.iter_mut().filter(on_it) {
-                busy.doom.get_or_insert(FailReason::Lost);
+            let on_it = |busy: &&mut super::Busy| busy.doing != Doing::Publishing && busy.gpus.contains(&gpu);
+            for busy in self.busy.values_mut().filter(on_it) {
+                busy.condemn(FailReason::Lost);
             }
         }
+    }
+
+    /// Processes of the job stay on its GPUs: these are not used again, but whoever else is there goes on. Whether it has any.
+    pub(super) fn retire(&mut self, job: JobId) -> bool {
+        let gpus = self.busy[&job].gpus.clone();
+        if let Some(rooms) = &mut self.rooms {
+            rooms.lost.extend(&gpus);
+        }
+        !gpus.is_empty()
     }
 
     /// What a failure that nobody brought about must lead to.
@@ -84,7 +91,6 @@ impl Oracle {
             || (!self.machine.packing && self.machine.lanes_per_gpu > 1 && !busy.gpus.is_empty());
         match trouble {
             Trouble::HostOom(_) => own(FailReason::HostOom),
-            Trouble::GpuLost { .. } => Expect::Failed(FailReason::Lost, false),
             // A job that has been tried alone already is given all of its GPUs.
             Trouble::GpuOom(_) if busy.shared || (partly && !self.folded.job(job).alone) => {
                 Expect::Failed(FailReason::Oom, !stopped)
@@ -102,7 +108,7 @@ impl Oracle {
         for (other, busy) in &mut self.busy {
             let beside = busy.gpus.iter().any(|gpu| gpus.contains(gpu));
             if *other != job && beside && busy.doing != Doing::Publishing && self.plan.stage_of(*other).mps {
-                busy.doom.get_or_insert(FailReason::Lost);
+                busy.condemn(FailReason::Lost);
             }
         }
     }

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use gpulane_core::Effect;
 use gpulane_model::{GpuIndex, GpuKind, JobId, LaneId, StageId};
 
-use super::{Busy, Doing, Hold, Oracle};
+use super::{Busy, Doing, Hold, Oracle, Work};
 
 impl Oracle {
     pub(super) fn on_spawn(&mut self, spawn: &Effect) {
@@ -16,6 +16,7 @@ impl Oracle {
         assert_eq!(attempt.0, self.used[job.index()] + 1, "attempt numbers have no gaps");
         assert!(matches!(self.hold, Hold::Free | Hold::Trial(false)), "{spawn:?} while {:?}", self.hold);
         assert!(!self.busy.values().any(|busy| busy.doing != Doing::Publishing && busy.lane == *lane));
+        assert!(!self.is_shut(stage), "{spawn:?} while the gate is shut");
         let gpus = gpus.to_vec();
         if self.rooms.is_none() {
             assert_eq!(*cpus, self.threads(stage));
@@ -43,7 +44,8 @@ impl Oracle {
         let (attempt, lane, reserve) = (*attempt, *lane, *reserve);
         self.seen.remove(job);
         let (doing, doom, told) = (Doing::Asked, None, None);
-        let busy = Busy { attempt, doing, lane, gpus, doom, told, reserve, shared, exceeded: false };
+        let (exceeded, work, since) = (false, Work::Unknown, self.now);
+        let busy = Busy { attempt, doing, lane, gpus, doom, told, reserve, shared, exceeded, since, work };
         assert!(self.busy.insert(*job, busy).is_none());
     }
 
@@ -63,7 +65,7 @@ impl Oracle {
     pub(super) fn check_placement(&self, stage: StageId, lane: LaneId, gpus: &[GpuIndex]) {
         let needs = self.needs(stage);
         let free = self.free_by_device();
-        let head = self.first_in_line(false).unwrap();
+        let head = self.head_for_gpus().unwrap();
         let open = free.iter().filter(|free| **free > 0).count();
         let overtakes = head != stage;
         assert!(!overtakes || open < self.needs(head), "stage {stage} went before stage {head}");
@@ -100,7 +102,7 @@ impl Oracle {
             return;
         }
         let open = self.free_by_device().iter().filter(|free| **free > 0).count();
-        let lanes = self.first_in_line(false).filter(|head| open > 0 && self.needs(*head) > open);
+        let lanes = self.head_for_gpus().filter(|head| open > 0 && self.needs(*head) > open);
         let free = self.machine.cores - self.cores_taken();
         let cores = self.first_in_line(true).filter(|head| free > 0 && self.cores(*head) > free);
         self.keepers = [lanes.or(self.keepers[0]), cores.or(self.keepers[1])];
@@ -115,11 +117,12 @@ impl Oracle {
             return;
         }
         let free = self.free_by_device();
-        if let Some(head) = self.first_in_line(false).filter(|_| self.rooms.is_none()) {
+        if let Some(head) = self.head_for_gpus().filter(|_| self.rooms.is_none()) {
             let open = free.iter().filter(|free| **free > 0).count();
             assert!(self.needs(head) > open, "stage {head} fits and was not started");
             let spare = free.iter().filter(|free| **free > 1).count();
-            let fits = self.in_line(false).find(|stage| self.needs(*stage) <= spare);
+            let mut open = self.in_line(false).filter(|stage| !self.is_shut(*stage));
+            let fits = open.find(|stage| self.needs(*stage) <= spare);
             assert_eq!(fits, None, "fits beside the waiting stage {head}");
         }
         if let Some(head) = self.first_in_line(true) {

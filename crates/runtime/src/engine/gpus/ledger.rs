@@ -18,6 +18,9 @@ const GHOST: u64 = 512 << 20;
 /// How long the memory of a job that has ended may take before the GPU is said to be held.
 const PATIENCE: Millis = Millis::seconds(3);
 
+/// Memory that came or went means that something happens.
+const MOVED: u64 = 1 << 20;
+
 /// Whether so much that nobody is seen to hold means that the GPU is in use.
 pub(super) fn is_haunted(ghost: u64, total: u64) -> bool {
     ghost > GHOST.max(total / 50)
@@ -28,6 +31,16 @@ pub(super) struct Seen<'a> {
     pub(super) gpu: usize,
     pub(super) glance: &'a Glance,
     pub(super) owners: &'a [Owner],
+    /// Whose work it did lately, where that is known: the driver says whose, and they can be told apart.
+    pub(super) workers: Option<&'a [Owner]>,
+}
+
+/// What its GPUs did for a job.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) struct Beat {
+    pub(super) job: JobId,
+    pub(super) beats: bool,
+    pub(super) load: Option<u32>,
 }
 
 /// A job whose memory is followed.
@@ -39,6 +52,8 @@ struct Followed {
     told: u64,
     plateau: Plateau,
     settled: bool,
+    /// What it held at the last look.
+    last: u64,
     /// Its processes have ended; since when we wait for the memory.
     leaving: Option<Millis>,
 }
@@ -55,6 +70,8 @@ struct Account {
 }
 
 struct Latest {
+    /// Jobs it worked for lately; `None`: not known.
+    workers: Option<Vec<JobId>>,
     used: u64,
     ghost: u64,
     load: Option<u32>,
@@ -97,6 +114,8 @@ pub(super) struct Ledger {
     lists_us: bool,
     /// Strays found by the newest looks.
     strays: Vec<u32>,
+    /// What GPUs did for jobs, by the newest looks.
+    beats: Vec<Beat>,
     /// Other people's processes keep a GPU from being used again.
     mind_foreign: bool,
 }
@@ -108,13 +127,15 @@ impl Ledger {
             jobs: HashMap::new(),
             lists_us: false,
             strays: Vec::new(),
+            beats: Vec::new(),
             mind_foreign,
         }
     }
 
     pub(super) fn follow(&mut self, job: JobId, attempt: Attempt, gpus: Vec<usize>, now: Millis) {
         let plateau = Plateau::new(now);
-        let followed = Followed { attempt, gpus, peak: 0, told: 0, plateau, settled: false, leaving: None };
+        let followed =
+            Followed { attempt, gpus, peak: 0, told: 0, plateau, settled: false, last: 0, leaving: None };
         self.jobs.insert(job, followed);
     }
 
@@ -188,6 +209,11 @@ impl Ledger {
         self.accounts[seen.gpu].latest = Some(latest);
     }
 
+    /// What GPUs did for their jobs, by the newest looks.
+    pub(super) fn beats(&mut self) -> Vec<Beat> {
+        std::mem::take(&mut self.beats)
+    }
+
     /// What follows from the newest looks.
     pub(super) fn findings(&mut self, now: Millis) -> Vec<Finding> {
         let mut findings = Vec::new();
@@ -210,6 +236,13 @@ impl Ledger {
             let load = followed.gpus.iter().filter_map(|gpu| self.accounts[*gpu].latest.as_ref()?.load).max();
             let alone = followed.gpus.iter().all(|gpu| on[*gpu] == 1);
             let settled = followed.plateau.look(now, most, load, alone);
+            let busy = |gpu: &usize| {
+                let latest = self.accounts[*gpu].latest.as_ref();
+                latest.is_some_and(|latest| latest.works_for(*job, on[*gpu] == 1))
+            };
+            let beats = most.abs_diff(followed.last) > MOVED || followed.gpus.iter().any(busy);
+            followed.last = most;
+            self.beats.push(Beat { job: *job, beats, load });
             followed.peak = followed.peak.max(most);
             // What only the whole GPU tells is sure when the job is done growing, as long as it is alone.
             let grew = followed.peak > followed.told + followed.told / 100 && followed.gpus.iter().any(seen);
@@ -347,6 +380,7 @@ impl Latest {
     fn of(seen: &Seen<'_>) -> Self {
         let glance = seen.glance;
         let mut latest = Self {
+            workers: seen.workers.and_then(jobs_among),
             used: glance.memory.used.0,
             ghost: glance.memory.used.0,
             load: glance.load,
@@ -369,6 +403,24 @@ impl Latest {
         }
         latest
     }
+
+    /// Whether it did something for this job; `alone`: no other job of ours is on it.
+    fn works_for(&self, job: JobId, alone: bool) -> bool {
+        let works = self.load.is_some_and(|load| load > 0);
+        works
+            && (alone && self.foreign.is_empty()
+                || self.workers.as_ref().is_none_or(|jobs| jobs.contains(&job)))
+    }
+}
+
+/// The jobs among these owners; `None` if one of them may stand for any job: an MPS server, or an id that means nothing here.
+fn jobs_among(owners: &[Owner]) -> Option<Vec<JobId>> {
+    let jobs = owners.iter().map(|owner| match owner {
+        Owner::Job(job) => Some(Some(*job)),
+        Owner::Foreign => Some(None),
+        Owner::Ours | Owner::Stray | Owner::Unknown => None,
+    });
+    Some(jobs.collect::<Option<Vec<_>>>()?.into_iter().flatten().collect())
 }
 
 #[cfg(test)]

@@ -3,12 +3,14 @@
 //!
 //! - `watch`: the thread that looks, because NVML can hang.
 //! - `ledger`, `plateau`: from looks to findings; pure.
+//! - `pulses`: what GPUs do for their jobs, for whoever watches over those.
 //! - `owners`, `strangers`: whose process is it, and what is it called.
 //! - `standing`: which GPUs are ours, asked for, or somebody else's.
 
 mod ledger;
 mod owners;
 mod plateau;
+mod pulses;
 mod standing;
 mod strangers;
 mod watch;
@@ -16,18 +18,22 @@ mod watch;
 use std::collections::{BTreeSet, HashMap};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, RawFd};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gpulane_core::Input;
 use gpulane_gpu::Leases;
 use gpulane_journal::RunDir;
-use gpulane_model::{Attempt, Bytes, Foreign, GpuIndex, JobId, Machine, ProcessExit};
+use gpulane_model::{Attempt, Bytes, Foreign, GpuIndex, JobId, Machine};
 
 use ledger::{Finding, Idle};
 use standing::Standing;
 use watch::{Ask, Watch, Word};
 
+pub(super) use pulses::{Pulse, Pulses};
 pub(super) use strangers::on as strangers_on;
+
+use super::ending::Gone;
 
 /// How long an answer may take before we go on without it.
 const PATIENCE: Duration = Duration::from_secs(8);
@@ -45,11 +51,10 @@ pub(super) enum News {
 }
 
 /// How a job ended, kept until its memory is back.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(super) struct Exit {
     pub(super) attempt: Attempt,
-    pub(super) how: ProcessExit,
-    pub(super) left: u32,
+    pub(super) gone: Gone,
 }
 
 /// A job that just started.
@@ -63,6 +68,7 @@ pub(super) struct Newcomer<'a> {
 
 pub(super) struct Gpus {
     watch: Watch,
+    pulses: Arc<Pulses>,
     standing: Standing,
     /// Jobs on GPUs that have ended, while their memory is awaited; each with when it ended.
     leaving: HashMap<JobId, (Exit, Instant)>,
@@ -88,9 +94,11 @@ impl Gpus {
         let uuids: Vec<String> = machine.gpus.iter().map(|gpu| gpu.uuid.clone()).collect();
         // Inside another run's job, that run's processes are no strangers.
         let own = leases.is_none();
-        let watch = Watch::start(run, uuids, !own && foreign != Foreign::Ignore)?;
+        let pulses = Arc::new(Pulses::default());
+        let watch = Watch::start(run, uuids, !own && foreign != Foreign::Ignore, Arc::clone(&pulses))?;
         let gpus = Self {
             watch,
+            pulses,
             standing: Standing::new(machine, headroom, leases),
             leaving: HashMap::new(),
             followed: HashMap::new(),
@@ -103,6 +111,11 @@ impl Gpus {
             (0..machine.gpus.len()).for_each(|gpu| gpus.watch.ask(Ask::Inspect { gpu }));
         }
         Ok(gpus)
+    }
+
+    /// What jobs' GPUs are seen to do for them.
+    pub(super) fn pulses(&self) -> Arc<Pulses> {
+        Arc::clone(&self.pulses)
     }
 
     /// The core could use so many more GPUs.
@@ -193,18 +206,18 @@ impl Gpus {
         self.watch.ask(Ask::Follow { job, attempt, name, main, gpus });
     }
 
-    /// A job's processes are gone. `false`: it had no GPU of ours, and has ended for good; otherwise that is said
-    /// when its memory is back.
-    pub(super) fn leave(&mut self, job: JobId, exit: Exit) -> bool {
+    /// A job's processes are gone. Its exit is given back if it had no GPU of ours, and has ended for good; otherwise that
+    /// is said when its memory is back.
+    pub(super) fn leave(&mut self, job: JobId, exit: Exit) -> Option<Exit> {
         if self.followed.remove(&job) != Some(exit.attempt) {
-            return false;
+            return Some(exit);
         }
         self.watch.ask(Ask::Leave { job });
         if self.blind {
-            return false;
+            return Some(exit);
         }
         self.leaving.insert(job, (exit, Instant::now()));
-        true
+        None
     }
 
     /// What the thread has found.

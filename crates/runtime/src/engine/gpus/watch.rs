@@ -13,8 +13,9 @@ use gpulane_gpu::{Glance, NoProbe, Probe, ProbeError, Xid, XidWatch, xid_meaning
 use gpulane_model::{Attempt, JobId, Millis};
 use rustix::event::{EventfdFlags, eventfd};
 
-use super::ledger::{Finding, Idle, Ledger, Seen};
+use super::ledger::{Beat, Finding, Idle, Ledger, Seen};
 use super::owners::{Owner, Owners};
+use super::pulses::Pulses;
 
 /// Between two looks: while the memory of a job that has ended is awaited, and otherwise. A young job is looked at
 /// more often, every hundredth of its age: what it holds changes most in the beginning.
@@ -22,6 +23,8 @@ const LEAVING: Duration = Duration::from_millis(4);
 const CALM: Duration = Duration::from_millis(250);
 const YOUNG: Duration = Duration::from_millis(25);
 const PART: u64 = 100;
+/// Between two questions whose work a GPU does.
+const WORKERS: Duration = Duration::from_secs(2);
 /// How long looks at a GPU may fail before it counts as not to be seen.
 const FAILING: Duration = Duration::from_secs(3);
 
@@ -77,7 +80,12 @@ struct Mailbox {
 
 impl Watch {
     /// `uuids`: the run's GPUs, by index.
-    pub(super) fn start(run: String, uuids: Vec<String>, mind_foreign: bool) -> io::Result<Self> {
+    pub(super) fn start(
+        run: String,
+        uuids: Vec<String>,
+        mind_foreign: bool,
+        pulses: Arc<Pulses>,
+    ) -> io::Result<Self> {
         let (asks, receiver) = channel();
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
         let mailbox = Arc::new(Mailbox { words: Mutex::new(Vec::new()), wake, pulse: AtomicU64::new(0) });
@@ -86,10 +94,12 @@ impl Watch {
             ledger: Ledger::new(uuids.len(), mind_foreign),
             owners: Owners::new(run),
             sights: uuids.iter().map(|_| Sight::Clear).collect(),
+            work: vec![(None, 0, None); uuids.len()],
             uuids,
             begun,
             mailbox: Arc::clone(&mailbox),
             namespaced: false,
+            pulses,
             named: HashSet::new(),
         };
         std::thread::Builder::new().name("gpu-watch".into()).spawn(move || watcher.run(&receiver))?;
@@ -138,6 +148,9 @@ struct Watcher {
     begun: Instant,
     mailbox: Arc<Mailbox>,
     namespaced: bool,
+    pulses: Arc<Pulses>,
+    /// By GPU: when it was asked whose work it does, up to which moment of its history, and what it said.
+    work: Vec<(Option<Instant>, u64, Option<Vec<u32>>)>,
     /// Processes the driver has named since all GPUs were looked at.
     named: HashSet<u32>,
 }
@@ -205,7 +218,8 @@ impl Watcher {
                     return;
                 };
                 let owners = self.owners_of(&glance);
-                let idle = self.ledger.inspect(&Seen { gpu, glance: &glance, owners: &owners });
+                let seen = Seen { gpu, glance: &glance, owners: &owners, workers: None };
+                let idle = self.ledger.inspect(&seen);
                 self.say(Word::Inspected { gpu, idle });
             }
         }
@@ -217,12 +231,19 @@ impl Watcher {
             if let Some(glance) = self.glance(probe, gpu) {
                 let owners = self.owners_of(&glance);
                 self.named.extend(glance.processes.iter().map(|process| process.pid));
-                self.ledger.look(&Seen { gpu, glance: &glance, owners: &owners });
+                let workers = self.workers(probe, gpu, &glance);
+                let workers = workers.as_deref();
+                self.ledger.look(&Seen { gpu, glance: &glance, owners: &owners, workers });
             }
         }
-        for finding in self.ledger.findings(self.now()) {
+        let findings = self.ledger.findings(self.now());
+        for Beat { job, beats, load } in self.ledger.beats() {
+            self.pulses.look(job, beats, load);
+        }
+        for finding in findings {
             if let Finding::Returned { job, .. } = finding {
                 self.owners.remove(job);
+                self.pulses.forget(job);
             }
             self.say(Word::Found(finding));
         }
@@ -230,6 +251,23 @@ impl Watcher {
             self.namespaced = true;
             self.say(Word::Namespaced);
         }
+    }
+
+    /// Who made a busy GPU busy, where several are on it. Asked for now and then: the driver keeps a history.
+    fn workers(&mut self, probe: &Probe, gpu: usize, glance: &Glance) -> Option<Vec<Owner>> {
+        if glance.load == Some(0) || glance.processes.len() < 2 {
+            return None;
+        }
+        let (asked, since, known) = &mut self.work[gpu];
+        if asked.is_none_or(|at| at.elapsed() >= WORKERS) {
+            *asked = Some(Instant::now());
+            *known = probe.workers(&self.uuids[gpu], *since).map(|(pids, until)| {
+                *since = until;
+                pids
+            });
+        }
+        let pids = known.clone()?;
+        Some(pids.into_iter().map(|pid| self.owners.of(pid)).collect())
     }
 
     fn owners_of(&mut self, glance: &Glance) -> Vec<Owner> {

@@ -27,7 +27,7 @@ fn glance(processes: &[(u32, u64)], ghost: u64) -> Glance {
 fn look(ledger: &mut Ledger, now: u64, processes: &[(u32, u64, Owner)], ghost: u64) -> Vec<Finding> {
     let held: Vec<(u32, u64)> = processes.iter().map(|(pid, mib, _)| (*pid, *mib)).collect();
     let owners: Vec<Owner> = processes.iter().map(|(_, _, owner)| *owner).collect();
-    ledger.look(&Seen { gpu: 0, glance: &glance(&held, ghost), owners: &owners });
+    ledger.look(&Seen { gpu: 0, glance: &glance(&held, ghost), owners: &owners, workers: None });
     ledger.findings(Millis(now))
 }
 
@@ -43,14 +43,14 @@ fn following(jobs: &[JobId]) -> Ledger {
 fn an_idle_gpu_is_free_and_a_used_one_is_not() {
     let mut ledger = Ledger::new(1, true);
     let (empty, used, ghost) = (glance(&[], 3), glance(&[(7, 300)], 0), glance(&[], 2000));
-    let idle = ledger.inspect(&Seen { gpu: 0, glance: &empty, owners: &[] });
+    let idle = ledger.inspect(&Seen { gpu: 0, glance: &empty, owners: &[], workers: None });
     assert!(matches!(idle, Idle::Free { .. }));
-    let strangers = ledger.inspect(&Seen { gpu: 0, glance: &used, owners: &[Owner::Foreign] });
+    let strangers = ledger.inspect(&Seen { gpu: 0, glance: &used, owners: &[Owner::Foreign], workers: None });
     assert_eq!(strangers, Idle::Occupied { pids: vec![7], bytes: 300 * MIB });
-    let haunted = ledger.inspect(&Seen { gpu: 0, glance: &ghost, owners: &[] });
+    let haunted = ledger.inspect(&Seen { gpu: 0, glance: &ghost, owners: &[], workers: None });
     assert_eq!(haunted, Idle::Occupied { pids: vec![], bytes: 2000 * MIB });
     let mut careless = Ledger::new(1, false);
-    let idle = careless.inspect(&Seen { gpu: 0, glance: &used, owners: &[Owner::Foreign] });
+    let idle = careless.inspect(&Seen { gpu: 0, glance: &used, owners: &[Owner::Foreign], workers: None });
     assert!(matches!(idle, Idle::Free { .. }));
 }
 
@@ -162,4 +162,35 @@ fn where_no_process_is_listed_neighbours_are_not_taken_for_ghosts() {
     ledger.leave(JOB, Millis(200));
     let back = Finding::Returned { job: JOB, attempt: Attempt(1), peak: None };
     assert_eq!(look(&mut ledger, 210, &[], 2000), [back], "the other still holds the rest");
+}
+
+/// What the GPU was seen to do for each of two jobs on it.
+fn beats(load: Option<u32>, workers: Option<&[Owner]>, jobs: u32) -> Vec<bool> {
+    let mut ledger = Ledger::new(1, true);
+    for job in 0..jobs {
+        ledger.follow(JobId(job), Attempt(1), vec![0], Millis(0));
+    }
+    let owners: Vec<Owner> = (0..jobs).map(|job| Owner::Job(JobId(job))).collect();
+    let held: Vec<(u32, u64)> = (0..jobs).map(|job| (job + 1, 100)).collect();
+    let glance = Glance { load, ..glance(&held, 0) };
+    let mut told = Vec::new();
+    // The first look sees memory move.
+    for _ in 0..2 {
+        ledger.look(&Seen { gpu: 0, glance: &glance, owners: &owners, workers });
+        ledger.findings(Millis(1000));
+        told = ledger.beats();
+    }
+    told.sort_by_key(|beat| beat.job);
+    told.into_iter().map(|beat| beat.beats).collect()
+}
+
+#[test]
+fn a_busy_gpu_is_a_sign_of_life_only_of_those_it_works_for() {
+    let first = [Owner::Job(JobId(0))];
+    assert_eq!(beats(Some(40), Some(&first), 2), [true, false]);
+    assert_eq!(beats(Some(40), None, 2), [true, true]);
+    assert_eq!(beats(Some(40), Some(&[Owner::Unknown]), 2), [true, true]);
+    assert_eq!(beats(Some(40), Some(&[]), 1), [true]);
+    assert_eq!(beats(Some(0), None, 2), [false, false]);
+    assert_eq!(beats(None, None, 1), [false]);
 }

@@ -1,0 +1,237 @@
+//! The watchdog around the zoo: what it does with what it found, and what it makes of GPUs.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)] // a test fails by panicking
+
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+use gpulane_testkit::{FakeNvml, Gpulane, skip};
+use serde_json::Value;
+
+/// Freezes at once, in a lock that nobody gives back.
+const LOCKED: &str = "import threading\nlock = threading.Lock()\nlock.acquire()\nlock.acquire()\n";
+
+fn gpulane() -> Gpulane {
+    Gpulane::new(env!("CARGO_BIN_EXE_gpulane"))
+}
+
+fn on(gpus: &[&str]) -> (FakeNvml, Gpulane) {
+    let nvml = FakeNvml::new(gpus);
+    let gpulane = gpulane().with(nvml.env());
+    (nvml, gpulane)
+}
+
+/// A stage that runs this Python with these settings.
+fn stage(name: &str, settings: &str, python: &str) -> String {
+    format!(
+        "[[stage]]\nname = \"{name}\"\ngrace = \"1s\"\n{settings}\ncommand = [\"python3\", \"-c\", '''\n{python}''']\n"
+    )
+}
+
+fn stacks(gpulane: &Gpulane, job: &str, attempt: u32) -> String {
+    let path = gpulane.dir().join(format!("jobs/{job}/attempt-{attempt}/stacks.txt"));
+    std::fs::read_to_string(path).unwrap_or_default()
+}
+
+#[test]
+fn what_froze_is_tried_again_also_where_nothing_else_is() {
+    let gpulane = gpulane();
+    let python = format!("import os\nif os.environ['GPULANE_ATTEMPT'] == '1':\n exec({LOCKED:?})\n");
+    let finished = gpulane.run(&stage("s", "hang = \"1s\"", &python), "none");
+    assert_eq!(finished.code, 0, "{}", finished.stderr);
+    let failed = gpulane.events_of("job_failed");
+    assert_eq!(failed.len(), 1);
+    assert_eq!(failed[0]["reason"], "hang");
+    let stacks = stacks(&gpulane, "s/main", 1);
+    assert!(stacks.contains("line 4, in <module>") && stacks.contains("waits in futex"), "{stacks}");
+    assert!(finished.stderr.contains("waiting for a lock"), "{}", finished.stderr);
+    gpulane.assert_nothing_left();
+}
+
+#[test]
+fn it_freezes_again_and_then_has_failed() {
+    let gpulane = gpulane();
+    let finished = gpulane.run(&stage("s", "hang = \"1s\"", LOCKED), "none");
+    assert_eq!(finished.code, 3, "{}", finished.stderr);
+    assert_eq!(gpulane.events_of("job_failed").len(), 2);
+    assert!(finished.stderr.contains("stacks.txt"), "{}", finished.stderr);
+}
+
+#[test]
+fn a_warning_ends_nothing() {
+    let gpulane = gpulane();
+    let settings = "hang = { after = \"1s\", action = \"warn\" }";
+    // A child ends it a while after the warning.
+    let python = format!(
+        "import os, subprocess, sys\n\
+         subprocess.Popen([sys.executable, '-c', 'import os, time\\nwhile not os.path.exists(\"go\"): time.sleep(0.05)\\nos.kill({{}}, 9)'.format(os.getpid())])\n{LOCKED}"
+    );
+    let live = gpulane.start(&stage("s", settings, &python), "none");
+    let warned = gpulane.wait_for_events("hang_suspected", 1);
+    assert_eq!(warned[0]["frozen"], true, "{warned:?}");
+    assert!(gpulane.events_of("job_failed").is_empty());
+    gpulane.workspace.file("go", "");
+    assert_eq!(live.wait().code, 3);
+    assert_eq!(gpulane.events_of("job_failed")[0]["reason"], "signal");
+}
+
+#[test]
+fn a_frozen_program_that_does_not_mind_term_shows_its_threads_when_it_is_aborted() {
+    let gpulane = gpulane();
+    let python = format!("import signal\nsignal.signal(signal.SIGTERM, signal.SIG_IGN)\n{LOCKED}");
+    let settings = "hang = { after = \"1s\", action = \"fail\" }";
+    let finished = gpulane.run(&stage("s", settings, &python), "none");
+    assert_eq!(finished.code, 3, "{}", finished.stderr);
+    let stacks = stacks(&gpulane, "s/main", 1);
+    assert!(stacks.contains("faulthandler") && stacks.contains("most recent call first"), "{stacks}");
+    gpulane.assert_nothing_left();
+}
+
+#[test]
+fn off_is_off() {
+    let gpulane = gpulane();
+    let live = gpulane.start(&stage("s", "hang = \"off\"", LOCKED), "none");
+    gpulane.wait_for_events("job_started", 1);
+    std::thread::sleep(Duration::from_secs(4));
+    assert!(gpulane.events_of("hang_suspected").is_empty());
+    gpulane.call(&["cancel", "r"]);
+    assert_eq!(live.wait().code, 3);
+}
+
+#[test]
+fn a_silent_job_lives_as_long_as_its_gpu_works() {
+    let (nvml, gpulane) = on(&["24GiB"]);
+    nvml.set(|script| script["gpus"][0]["load"] = 40.into());
+    let live = gpulane.start(&stage("s", "hang = { after = \"1s\", action = \"fail\" }", LOCKED), "all");
+    gpulane.wait_for_events("job_started", 1);
+    std::thread::sleep(Duration::from_secs(5));
+    assert!(gpulane.events_of("hang_suspected").is_empty());
+    nvml.set(|script| script["gpus"][0]["load"] = 0.into());
+    assert_eq!(live.wait().code, 3);
+    let failed = gpulane.events_of("job_failed");
+    assert_eq!(failed[0]["reason"], "hang");
+    assert!(failed[0]["message"].as_str().unwrap().contains("GPU 0%"), "{failed:?}");
+}
+
+#[test]
+fn a_gpu_that_cannot_be_seen_may_be_at_work() {
+    let (nvml, gpulane) = on(&["24GiB"]);
+    // It says nothing of its load, as slices do.
+    nvml.set(|script| script["gpus"][0]["load"] = Value::Null);
+    let live = gpulane.start(&stage("s", "hang = { after = \"1s\", action = \"fail\" }", LOCKED), "all");
+    let suspected = gpulane.wait_for_events("hang_suspected", 1);
+    assert_eq!(suspected[0]["frozen"], false, "{suspected:?}");
+    assert!(gpulane.events_of("job_failed").is_empty());
+    gpulane.call(&["cancel", "r"]);
+    live.wait();
+}
+
+#[test]
+fn what_is_left_after_the_main_process_is_named_with_what_it_holds() {
+    let gpulane = gpulane();
+    let python = "import subprocess\nsubprocess.Popen(['sleep', '1000'], start_new_session=True)\n";
+    let finished = gpulane.run(&stage("s", "", python), "none");
+    assert_eq!(finished.code, 0, "{}", finished.stderr);
+    let left = gpulane.events_of("processes_left");
+    let who = left[0]["who"][0].as_str().unwrap();
+    assert!(who.starts_with("sleep 1000 (pid ") && who.ends_with(") held stdout and stderr"), "{who}");
+}
+
+/// Keeps a process from ending, whatever it is sent: it stops on its way out and waits for its tracer.
+struct Grip(Child);
+
+impl Grip {
+    /// Takes hold of the first job's process. `None`: tracing is not allowed here.
+    fn on(pid: u64) -> Option<Self> {
+        const HOLD: &str = "import ctypes, sys, time\n\
+            libc = ctypes.CDLL(None)\n\
+            libc.ptrace.argtypes = [ctypes.c_long, ctypes.c_long, ctypes.c_void_p, ctypes.c_void_p]\n\
+            taken = libc.ptrace(0x4206, int(sys.argv[1]), None, 0x40) == 0\n\
+            print('held' if taken else 'no', flush=True)\n\
+            time.sleep(300)\n";
+        let mut child = Command::new("python3")
+            .args(["-c", HOLD, &pid.to_string()])
+            .stdout(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let mut line = String::new();
+        let mut stdout = std::io::BufReader::new(child.stdout.take().unwrap());
+        std::io::BufRead::read_line(&mut stdout, &mut line).unwrap();
+        let grip = Self(child);
+        (line == "held\n").then_some(grip)
+    }
+}
+
+impl Drop for Grip {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_process_that_nothing_ends_costs_its_gpu_and_not_the_run() {
+    let (_nvml, gpulane) = on(&["24GiB", "24GiB"]);
+    let python = "import os, time\nif os.environ['GPULANE_ATTEMPT'] == '1': time.sleep(1000)\n";
+    let live = gpulane.start(&stage("s", "timeout = \"2s\"", python), "all");
+    let started = gpulane.wait_for_events("job_started", 1);
+    let Some(grip) = Grip::on(started[0]["pid"].as_u64().unwrap()) else {
+        return skip("a_process_that_nothing_ends_costs_its_gpu_and_not_the_run", "ptrace is not allowed");
+    };
+    let again = gpulane.wait_for_events("job_started", 2);
+    assert_ne!(again[1]["gpus"], started[0]["gpus"]);
+    let stuck = gpulane.events_of("processes_stuck");
+    assert_eq!(stuck[0]["pids"][0], started[0]["pid"]);
+    let quarantined = gpulane.events_of("gpu_quarantined");
+    assert_eq!(quarantined[0]["gpu"], started[0]["gpus"][0], "{quarantined:?}");
+    let finished = live.wait();
+    assert_eq!(finished.code, 0, "{}", finished.stderr);
+    drop(grip);
+    gpulane.assert_nothing_left();
+}
+
+#[test]
+fn finished_work_counts_also_if_its_process_does_not_end() {
+    let gpulane = gpulane();
+    let script = "echo weights > \"$GPULANE_OUT/model.pt\"; touch \"$GPULANE_DONE\"; mkfifo \"$GPULANE_OUT/../pipe\"; \
+                  cat \"$GPULANE_OUT/../pipe\"";
+    let plan =
+        format!("[[stage]]\nname = \"s\"\ngrace = \"1s\"\ncommand = [\"sh\", \"-c\", '''{script}''']\n");
+    let finished = gpulane.run(&plan, "none");
+    assert_eq!(finished.code, 0, "{}", finished.stderr);
+    assert_eq!(gpulane.jobs_in("job_lingered"), ["s/main"]);
+    let model = gpulane.dir().join("jobs/s/main/out/model.pt");
+    assert_eq!(std::fs::read_to_string(model).unwrap(), "weights\n");
+    gpulane.assert_nothing_left();
+}
+
+#[test]
+fn finished_work_is_not_lost_with_its_engine() {
+    let gpulane = gpulane();
+    let script = "echo $GPULANE_ATTEMPT > \"$GPULANE_OUT/model.pt\"; touch \"$GPULANE_DONE\"; sleep 1000";
+    let plan =
+        format!("[[stage]]\nname = \"s\"\ngrace = \"30s\"\ncommand = [\"sh\", \"-c\", '''{script}''']\n");
+    let live = gpulane.start(&plan, "none");
+    let mark = gpulane.dir().join("jobs/s/main/attempt-1/done");
+    gpulane_testkit::wait_until("the mark", || mark.exists());
+    live.signal(rustix::process::Signal::KILL);
+    live.wait();
+    gpulane.assert_nothing_left();
+    let resumed = gpulane.call(&["resume", "r"]);
+    assert!(resumed.code == 0 || resumed.code == 4, "{}", resumed.stderr);
+    let model = gpulane.dir().join("jobs/s/main/out/model.pt");
+    assert_eq!(std::fs::read_to_string(model).unwrap(), "1\n");
+    assert_eq!(gpulane.jobs_in("job_succeeded"), ["s/main"]);
+}
+
+#[test]
+fn one_start_at_a_time_is_one_at_a_time() {
+    let gpulane = gpulane();
+    let plan =
+        stage("s", "start_gate = 1", "import time\ntime.sleep(0.3)\n") + "[stage.matrix]\ni = [1, 2, 3]\n";
+    let finished = gpulane.run(&plan, "sim:3x8GiB");
+    assert_eq!(finished.code, 0, "{}", finished.stderr);
+    let events: Vec<Value> = gpulane.events_of("job_started");
+    let lanes: Vec<_> = events.iter().map(|event| event["lane"].clone()).collect();
+    assert_eq!(lanes, [0, 0, 0], "each had the first lane because the one before had left it");
+}

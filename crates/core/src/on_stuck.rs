@@ -1,0 +1,81 @@
+//! A running job that shows no life: suspected, or found frozen. Here it is told, and ended if its stage says so; what its exit
+//! then means is decided in `on_exit`.
+
+use gpulane_model::{Attempt, Event, FailReason, Failure, Hang, HangAction, JobId, Millis, Stuck};
+
+use crate::job::{Ending, Phase};
+use crate::on_done::{Findings, STAYED};
+use crate::state::Core;
+use crate::{Effect, Manner};
+
+impl Core {
+    pub(crate) fn on_stuck(
+        &mut self,
+        job: JobId,
+        attempt: Attempt,
+        quiet: Millis,
+        frozen: bool,
+        stuck: Stuck,
+    ) {
+        if !self.runs_freely(job, attempt) {
+            return;
+        }
+        let name = self.plan.job_name(job);
+        let (quiet, told) = (quiet.as_seconds(), stuck.clone());
+        self.record(Event::HangSuspected { job: name, attempt, quiet, frozen, stuck: told });
+        if !frozen {
+            return;
+        }
+        if self.is_done(job) {
+            return self.end_lingering(job, &format!("{STAYED}: {}", stuck.evidence), Manner::Gently);
+        }
+        if self.hang_action(job) == HangAction::Warn {
+            return;
+        }
+        self.findings.entry(job).or_default().frozen = Some(stuck);
+        self.end_as(job, Ending::Hang, Manner::Frozen);
+    }
+
+    /// The job was ended because it was frozen. Another try may do better: there is one even where failures have none.
+    pub(crate) fn on_hang_ended(
+        &mut self,
+        job: JobId,
+        attempt: Attempt,
+        findings: Findings,
+        mut failure: Failure,
+    ) {
+        (failure.reason, failure.message) = (FailReason::Hang, findings.frozen.map(in_short));
+        if self.hang_action(job) == HangAction::Fail {
+            self.jobs[job.index()].failures += 1;
+            return self.fail(job, attempt, failure);
+        }
+        let tries = self.plan.stage_of(job).retries.max(1);
+        self.on_attempt_failed_of(job, attempt, failure, tries);
+    }
+
+    fn hang_action(&self, job: JobId) -> HangAction {
+        // A verdict where the watchdog is off can only be a late one.
+        self.plan.stage_of(job).hang.map_or(HangAction::Warn, |hang: Hang| hang.action)
+    }
+
+    /// Whether this very try runs and nobody ends it.
+    pub(crate) fn runs_freely(&self, job: JobId, attempt: Attempt) -> bool {
+        let slot = self.slot(job).filter(|slot| slot.is_at(attempt));
+        slot.is_some_and(|slot| matches!(slot.phase, Phase::Running { ending: Ending::No, .. }))
+    }
+
+    /// Ends a job that runs, for this reason.
+    pub(crate) fn end_as(&mut self, job: JobId, why: Ending, manner: Manner) {
+        if let Phase::Running { lane, since, .. } = self.phase(job) {
+            self.set_phase(job, Phase::Running { lane, ending: why, since });
+            let attempt = Attempt(self.jobs[job.index()].attempts);
+            self.later.push(Effect::Terminate { job, attempt, manner });
+        }
+    }
+}
+
+/// Evidence, cause and remedy in one line.
+fn in_short(stuck: Stuck) -> String {
+    let cause = stuck.cause.map(|cause| format!("cause: {cause}"));
+    [Some(stuck.evidence), cause, stuck.remedy].into_iter().flatten().collect::<Vec<_>>().join("; ")
+}

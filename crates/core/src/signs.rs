@@ -1,0 +1,66 @@
+//! Signs of life of a job's process tree, and which change of them is life. What is below the limits here is what a process
+//! does that only waits: a poller wakes, looks and sleeps again.
+
+use gpulane_model::Millis;
+
+/// What a look at a job's tree saw. Counters only grow while a process lives.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Signs {
+    /// Bytes of its logs, metrics and result files.
+    pub output: u64,
+    /// Another number whenever its GPUs did something for it.
+    pub gpu: u64,
+    /// Stopped by a signal or a debugger.
+    pub stopped: bool,
+    /// Its processes.
+    pub processes: Vec<ProcessSigns>,
+}
+
+/// One process.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+pub struct ProcessSigns {
+    /// Its id.
+    pub pid: u32,
+    /// When it began, in any unit: with the id, tells it from all others.
+    pub start: u64,
+    /// CPU time used so far.
+    pub cpu: Millis,
+    /// Bytes read and written so far.
+    pub io: u64,
+    /// Page faults so far.
+    pub faults: u64,
+}
+
+/// CPU time below this is a poller's. The kernel counts in ticks of 10 ms, so less than two of them may be none at all.
+const LEAST_CPU: Millis = Millis(20);
+/// And so is less than this part of the time.
+const LEAST_CPU_PART: u64 = 200;
+/// As many page faults are nobody's work.
+const FEW_FAULTS: u64 = 16;
+
+impl Signs {
+    /// The same with its processes in order, so that two looks can be compared side by side.
+    pub(crate) fn in_order(&self) -> Self {
+        let mut signs = self.clone();
+        signs.processes.sort_unstable();
+        signs
+    }
+
+    /// Whether what a look saw after `before`, so much time later, is life. Both are in order.
+    pub(crate) fn show_life_since(&self, before: &Self, interval: Millis) -> bool {
+        let key = |process: &ProcessSigns| (process.pid, process.start);
+        let (now, then) = (&self.processes, &before.processes);
+        (self.output, self.gpu) != (before.output, before.gpu)
+            || !now.iter().map(key).eq(then.iter().map(key))
+            || now.iter().zip(then).any(|(now, then)| now.works_since(then, interval))
+    }
+}
+
+impl ProcessSigns {
+    fn works_since(&self, before: &Self, interval: Millis) -> bool {
+        let least = LEAST_CPU.max(Millis(interval.0 / LEAST_CPU_PART));
+        self.cpu.since(before.cpu) >= least
+            || self.io != before.io
+            || self.faults.saturating_sub(before.faults) > FEW_FAULTS
+    }
+}

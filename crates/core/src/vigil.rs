@@ -1,0 +1,259 @@
+//! Watching over one running job: from what looks at its process tree see, when to take evidence, and from two pieces of
+//! evidence, whether it is frozen. Pure: whoever watches has the clock, the eyes and the evidence.
+//!
+//! No single sign proves a hang. Every sign of life must be absent for the whole limit, and then the same evidence must be
+//! seen twice with a pause between. Whatever is in doubt counts as life.
+
+use gpulane_model::Millis;
+
+use crate::Signs;
+
+/// What a watch asks for after a look.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Wish {
+    /// Nothing.
+    Rest,
+    /// Evidence is to be taken and told by [`Vigil::on_evidence`]. Asked for at every look until it is told.
+    Evidence,
+}
+
+/// What the evidence says, beside that which was taken before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Seen {
+    /// There is none to compare it with.
+    First,
+    /// It is the same, and nothing in it ends by itself.
+    Frozen,
+    /// It is another: something has moved.
+    Moved,
+    /// It is the same, but the job sleeps and will wake by itself.
+    Sleeping,
+    /// A person or a debugger has stopped the job.
+    Stopped,
+    /// Nothing could be seen.
+    Unreadable,
+}
+
+/// What follows from the evidence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Judgement {
+    /// Nothing yet.
+    Nothing,
+    /// People are to be told that it is quiet; once in a silence.
+    Suspect,
+    /// It is frozen.
+    Frozen,
+    /// It is frozen, and its results are there: it will not exit by itself.
+    Lingers,
+}
+
+/// How long is long.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Limits {
+    /// Silence before evidence is taken.
+    pub after: Millis,
+    /// Between two pieces of evidence.
+    pub confirm: Millis,
+    /// Between two looks.
+    pub tick: Millis,
+}
+
+impl Limits {
+    /// What goes with this much silence.
+    pub fn of(after: Millis) -> Self {
+        Self {
+            after,
+            confirm: Millis((after.0 / 10).clamp(1000, 30_000)),
+            tick: Millis((after.0 / 20).clamp(250, 5000)),
+        }
+    }
+}
+
+/// The watch over one attempt of a job.
+#[derive(Clone, Debug)]
+pub struct Vigil {
+    /// The silence that is too long; `None`: none is.
+    after: Option<Millis>,
+    /// The same once its results are there.
+    linger: Option<Millis>,
+    /// They are.
+    result_there: bool,
+    /// When the newest look was, or the watch began.
+    looked: Millis,
+    /// What it saw.
+    seen: Option<Signs>,
+    /// For how long no look has seen life. Counts only time that was watched.
+    silence: Millis,
+    /// The longest silence that ended.
+    longest: Millis,
+    /// People were told of this silence.
+    told: bool,
+    proof: Proof,
+}
+
+/// How far the case has come in this silence.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Proof {
+    /// No evidence is held.
+    None,
+    /// Some is; the next is to be taken when the silence is this long.
+    Held { due: Millis, pause: Millis },
+    /// The verdict was given.
+    Given,
+}
+
+/// Between looks at a job that nothing is to be found out about.
+const IDLE_TICK: Millis = Millis::seconds(5);
+/// A look that comes after more ticks than these is late.
+const LATE: u64 = 3;
+
+impl Vigil {
+    /// A watch that begins now. `after`: the silence that is too long (`None`: the watchdog is off). `linger`: the same once
+    /// its result files are there, where the job declares any.
+    pub fn new(after: Option<Millis>, linger: Option<Millis>, now: Millis) -> Self {
+        Self {
+            after,
+            linger,
+            result_there: false,
+            looked: now,
+            seen: None,
+            silence: Millis(0),
+            longest: Millis(0),
+            told: false,
+            proof: Proof::None,
+        }
+    }
+
+    /// Another silence is too long from now on.
+    pub fn set_after(&mut self, after: Option<Millis>) {
+        self.after = after;
+    }
+
+    /// Whether the declared results are there.
+    pub fn set_result_there(&mut self, there: bool) {
+        self.result_there = there;
+    }
+
+    /// Takes in what a look saw.
+    pub fn look(&mut self, now: Millis, signs: &Signs) -> Wish {
+        let (signs, watched) = (signs.in_order(), self.watched_until(now));
+        let lives = self.seen.as_ref().is_none_or(|before| signs.show_life_since(before, watched));
+        let stopped = signs.stopped;
+        (self.looked, self.seen) = (now, Some(signs));
+        if lives {
+            self.on_life();
+        } else if stopped {
+            // What was seen of it so far is no match for what it does when it goes on.
+            self.drop_evidence();
+        } else {
+            self.silence = self.silence.after(watched);
+        }
+        if !stopped && self.is_due() { Wish::Evidence } else { Wish::Rest }
+    }
+
+    /// Whether evidence is to be taken.
+    fn is_due(&self) -> bool {
+        let Some(limits) = self.limits() else { return false };
+        match self.proof {
+            Proof::None => self.silence >= limits.after,
+            Proof::Held { due, .. } => self.silence >= due.max(limits.after),
+            Proof::Given => false,
+        }
+    }
+
+    /// Takes in the evidence that was asked for. What comes when life has returned, or before its time, means nothing; and
+    /// where no earlier piece counts any more, whatever it is like, it is the first.
+    pub fn on_evidence(&mut self, now: Millis, change: Seen) -> Judgement {
+        if !self.is_due() {
+            return Judgement::Nothing;
+        }
+        match (change, self.proof) {
+            (Seen::Moved, _) => self.on_life(),
+            (Seen::Stopped, _) => self.drop_evidence(),
+            (Seen::Frozen, Proof::Held { .. }) => {
+                self.proof = Proof::Given;
+                return if self.result_there { Judgement::Lingers } else { Judgement::Frozen };
+            }
+            (Seen::Sleeping, Proof::Held { .. }) | (Seen::Unreadable, _) => {
+                self.wait_longer(now);
+                return self.suspect();
+            }
+            (Seen::First | Seen::Frozen | Seen::Sleeping, _) => self.hold_evidence(now, Millis(0)),
+        }
+        Judgement::Nothing
+    }
+
+    /// Whether an earlier piece of evidence counts; otherwise the next is the first.
+    pub fn holds_evidence(&self) -> bool {
+        matches!(self.proof, Proof::Held { .. })
+    }
+
+    /// For how long it has shown no sign of life.
+    pub fn quiet(&self, now: Millis) -> Millis {
+        let stopped = self.seen.as_ref().is_some_and(|signs| signs.stopped);
+        if stopped { self.silence } else { self.silence.after(self.watched_until(now)) }
+    }
+
+    /// The longest it has shown none, also if it shows none now.
+    pub fn longest_quiet(&self) -> Millis {
+        self.longest.max(self.silence)
+    }
+
+    /// When to look next.
+    pub fn next_look(&self, now: Millis) -> Millis {
+        self.looked.after(self.tick()).max(now)
+    }
+
+    /// The silence that counts now; the shorter one if its results are there.
+    fn limits(&self) -> Option<Limits> {
+        let linger = self.linger.filter(|_| self.result_there);
+        let after = match (self.after, linger) {
+            (Some(after), Some(linger)) => after.min(linger),
+            (after, linger) => after.or(linger)?,
+        };
+        Some(Limits::of(after))
+    }
+
+    fn tick(&self) -> Millis {
+        self.limits().map_or(IDLE_TICK, |limits| limits.tick)
+    }
+
+    /// How much of the time since the last look was watched. A look that comes late says that we, or the whole machine, were
+    /// stopped or busy, and so perhaps was the job: that time is not held against it.
+    fn watched_until(&self, now: Millis) -> Millis {
+        let (interval, tick) = (now.since(self.looked), self.tick());
+        if interval.0 > LATE * tick.0 { tick } else { interval }
+    }
+
+    fn on_life(&mut self) {
+        self.longest = self.longest_quiet();
+        (self.silence, self.told) = (Millis(0), false);
+        self.proof = Proof::None;
+    }
+
+    fn drop_evidence(&mut self) {
+        if let Proof::Held { .. } = self.proof {
+            self.proof = Proof::None;
+        }
+    }
+
+    /// The next piece is due after the pause, at least the usual one.
+    fn hold_evidence(&mut self, now: Millis, pause: Millis) {
+        let Some(limits) = self.limits() else { return };
+        let pause = pause.min(limits.after).max(limits.confirm);
+        self.proof = Proof::Held { due: self.quiet(now).after(pause), pause };
+    }
+
+    /// It may wake by itself, or be seen better: the longer it does not, the less often evidence is taken.
+    fn wait_longer(&mut self, now: Millis) {
+        let pause = match self.proof {
+            Proof::Held { pause, .. } => pause.after(pause),
+            _ => Millis(0),
+        };
+        self.hold_evidence(now, pause);
+    }
+
+    fn suspect(&mut self) -> Judgement {
+        if std::mem::replace(&mut self.told, true) { Judgement::Nothing } else { Judgement::Suspect }
+    }
+}

@@ -1,0 +1,297 @@
+//! The watch over one job: what counts as life, when evidence is taken, and that no living job is ever judged.
+
+#![allow(clippy::unwrap_used)]
+
+use gpulane_core::{Judgement, Limits, ProcessSigns, Seen, Signs, Vigil, Wish};
+use gpulane_model::Millis;
+use proptest::prelude::*;
+
+const AFTER: Millis = Millis::seconds(100);
+
+fn still() -> Signs {
+    let process = ProcessSigns { pid: 7, start: 1, cpu: Millis(500), io: 10, faults: 10 };
+    Signs { output: 5, gpu: 3, stopped: false, processes: vec![process, ProcessSigns { pid: 8, ..process }] }
+}
+
+fn stopped() -> Signs {
+    Signs { stopped: true, ..still() }
+}
+
+/// A watch with its clock.
+struct Watch {
+    vigil: Vigil,
+    now: Millis,
+}
+
+impl Watch {
+    fn new(after: Option<Millis>, linger: Option<Millis>) -> Self {
+        let mut watch = Self { vigil: Vigil::new(after, linger, Millis(0)), now: Millis(0) };
+        assert_eq!(watch.look(&still()), Wish::Rest);
+        watch
+    }
+
+    fn look(&mut self, signs: &Signs) -> Wish {
+        self.vigil.look(self.now, signs)
+    }
+
+    /// Looks at a job like this, whenever it is time to, for so long; the time of the first wish, if there was one.
+    fn watch(&mut self, signs: &Signs, time: Millis) -> Option<Millis> {
+        let end = self.now.after(time);
+        while self.vigil.next_look(self.now) <= end {
+            self.now = self.vigil.next_look(self.now);
+            if self.look(signs) == Wish::Evidence {
+                return Some(self.now);
+            }
+        }
+        self.now = end;
+        None
+    }
+
+    /// Watches a job like this until evidence is asked for, and answers.
+    fn answer(&mut self, change: Seen) -> Judgement {
+        self.watch(&still(), Millis::seconds(100_000)).unwrap();
+        self.vigil.on_evidence(self.now, change)
+    }
+}
+
+#[test]
+fn only_the_same_evidence_twice_is_a_verdict_and_it_is_given_once() {
+    let mut watch = Watch::new(Some(AFTER), None);
+    assert_eq!(watch.answer(Seen::First), Judgement::Nothing);
+    assert_eq!(watch.now, AFTER);
+    assert_eq!(watch.vigil.on_evidence(watch.now, Seen::Frozen), Judgement::Nothing, "the pause is not over");
+    assert_eq!(watch.answer(Seen::Frozen), Judgement::Frozen);
+    assert_eq!(watch.now, Millis::seconds(110));
+    assert_eq!(watch.watch(&still(), Millis::seconds(10_000)), None, "nothing more is asked");
+    let awake = Signs { output: 6, ..still() };
+    watch.now = watch.now.after(Millis(100));
+    assert_eq!(watch.look(&awake), Wish::Rest);
+    assert_eq!(
+        watch.watch(&awake, Millis::seconds(200)).map(|at| at.0 / 1000),
+        Some(10_210),
+        "a new silence"
+    );
+}
+
+#[test]
+fn without_an_earlier_piece_any_evidence_is_the_first() {
+    let mut watch = Watch::new(Some(AFTER), None);
+    assert_eq!(watch.answer(Seen::Frozen), Judgement::Nothing);
+    assert_eq!(watch.answer(Seen::Frozen), Judgement::Frozen);
+}
+
+#[test]
+fn evidence_that_moved_is_life() {
+    let mut watch = Watch::new(Some(AFTER), None);
+    watch.answer(Seen::First);
+    assert_eq!(watch.answer(Seen::Moved), Judgement::Nothing);
+    assert_eq!(watch.vigil.quiet(watch.now), Millis(0));
+    assert_eq!(watch.vigil.longest_quiet(), Millis::seconds(110));
+    assert_eq!(watch.answer(Seen::Frozen), Judgement::Nothing, "the first of a new silence");
+    assert_eq!(watch.now, Millis::seconds(210));
+}
+
+#[test]
+fn a_sleeper_is_told_of_once_and_looked_at_less_and_less() {
+    let mut watch = Watch::new(Some(AFTER), None);
+    watch.answer(Seen::First);
+    assert_eq!(watch.answer(Seen::Sleeping), Judgement::Suspect);
+    let mut pauses = vec![];
+    for _ in 0..5 {
+        let before = watch.now;
+        assert_eq!(watch.answer(Seen::Sleeping), Judgement::Nothing);
+        pauses.push(watch.now.since(before).0 / 1000);
+    }
+    assert_eq!(pauses, [20, 40, 80, 100, 100]);
+    assert_eq!(
+        watch.answer(Seen::Frozen),
+        Judgement::Frozen,
+        "until it sleeps no more and still does not move"
+    );
+}
+
+#[test]
+fn what_cannot_be_seen_is_never_judged() {
+    let mut watch = Watch::new(Some(AFTER), None);
+    assert_eq!(watch.answer(Seen::Unreadable), Judgement::Suspect);
+    for _ in 0..20 {
+        assert_eq!(watch.answer(Seen::Unreadable), Judgement::Nothing);
+    }
+}
+
+#[test]
+fn a_stopped_job_is_not_quiet_and_what_was_seen_of_it_is_forgotten() {
+    let mut watch = Watch::new(Some(AFTER), None);
+    watch.answer(Seen::First);
+    assert_eq!(watch.watch(&stopped(), Millis::seconds(10_000)), None);
+    assert_eq!(watch.vigil.quiet(watch.now), AFTER);
+    watch.now = watch.now.after(Millis(1));
+    assert_eq!(watch.look(&still()), Wish::Evidence);
+    assert_eq!(
+        watch.vigil.on_evidence(watch.now, Seen::Frozen),
+        Judgement::Nothing,
+        "it may be about to go on"
+    );
+    assert_eq!(watch.answer(Seen::Stopped), Judgement::Nothing);
+    assert_eq!(watch.answer(Seen::Frozen), Judgement::Nothing);
+    assert_eq!(watch.answer(Seen::Frozen), Judgement::Frozen);
+}
+
+#[test]
+fn time_in_which_nobody_looked_is_not_held_against_a_job() {
+    let mut watch = Watch::new(Some(AFTER), None);
+    for _ in 0..19 {
+        watch.now = watch.now.after(Millis::seconds(3600));
+        assert_eq!(watch.look(&still()), Wish::Rest);
+    }
+    assert_eq!(watch.vigil.longest_quiet(), Millis::seconds(95));
+}
+
+#[test]
+fn with_its_results_there_the_shorter_limit_counts_and_it_lingers() {
+    let mut watch = Watch::new(Some(AFTER), Some(Millis::seconds(10)));
+    watch.watch(&still(), Millis::seconds(5));
+    watch.vigil.set_result_there(true);
+    assert_eq!(watch.answer(Seen::First), Judgement::Nothing);
+    assert_eq!(watch.now, Millis::seconds(10));
+    assert_eq!(watch.answer(Seen::Frozen), Judgement::Lingers);
+
+    let mut off = Watch::new(None, Some(Millis::seconds(10)));
+    assert_eq!(off.watch(&still(), Millis::seconds(1000)), None, "off, and no results");
+    off.vigil.set_result_there(true);
+    off.answer(Seen::First);
+    assert_eq!(off.answer(Seen::Frozen), Judgement::Lingers, "also where the watchdog is off");
+}
+
+#[test]
+fn another_limit_counts_from_now_on() {
+    let mut watch = Watch::new(Some(AFTER), None);
+    watch.watch(&still(), Millis::seconds(90));
+    watch.vigil.set_after(Some(Millis::seconds(200)));
+    assert_eq!(watch.watch(&still(), Millis::seconds(500)), Some(Millis::seconds(200)));
+    watch.vigil.set_after(None);
+    assert_eq!(watch.watch(&still(), Millis::seconds(500)), None);
+}
+
+#[test]
+fn what_is_life_and_what_is_not() {
+    let signs = |change: fn(&mut Signs)| {
+        let mut signs = still();
+        change(&mut signs);
+        signs
+    };
+    let life: [fn(&mut Signs); 8] = [
+        |signs| signs.output += 1,
+        |signs| signs.gpu += 1,
+        |signs| signs.processes[0].cpu = Millis(525),
+        |signs| signs.processes[1].io += 1,
+        |signs| signs.processes[1].faults += 17,
+        |signs| signs.processes[0].start = 2,
+        |signs| signs.processes.truncate(1),
+        |signs| signs.processes.push(ProcessSigns { pid: 9, ..ProcessSigns::default() }),
+    ];
+    let none: [fn(&mut Signs); 3] = [
+        |signs| signs.processes[0].cpu = Millis(520),
+        |signs| signs.processes[1].faults += 16,
+        |signs| signs.processes.reverse(),
+    ];
+    let quiet = |signs: &Signs| {
+        let mut watch = Watch::new(Some(AFTER), None);
+        watch.now = Millis::seconds(5);
+        watch.look(signs);
+        watch.vigil.quiet(watch.now)
+    };
+    for (at, change) in life.into_iter().enumerate() {
+        assert_eq!(quiet(&signs(change)), Millis(0), "{at}");
+    }
+    for (at, change) in none.into_iter().enumerate() {
+        assert_eq!(quiet(&signs(change)), Millis::seconds(5), "{at}");
+    }
+}
+
+fn any_after() -> impl Strategy<Value = Millis> {
+    (500..2_000_000_u64).prop_map(Millis)
+}
+
+/// What happens between two looks: how late the second is in thousandths of a tick, and what there is to see.
+fn any_course() -> impl Strategy<Value = Vec<(u64, u8)>> {
+    prop::collection::vec((0..8000_u64, any::<u8>()), 1..400)
+}
+
+fn any_seen() -> impl Strategy<Value = Seen> {
+    let all = [Seen::First, Seen::Frozen, Seen::Moved, Seen::Sleeping, Seen::Stopped, Seen::Unreadable];
+    prop::sample::select(all.to_vec())
+}
+
+proptest! {
+    #[test]
+    fn evidence_is_never_asked_for_before_the_limit(after in any_after(), course in any_course()) {
+        let (tick, mut watch, mut signs) = (Limits::of(after).tick, Watch::new(Some(after), None), still());
+        let mut lived = Millis(0);
+        for (late, mood) in course {
+            watch.now = watch.now.after(Millis(tick.0 * late / 1000));
+            signs.stopped = mood % 16 == 1;
+            if mood % 16 == 0 {
+                (signs.output, lived) = (signs.output + 1, watch.now);
+            }
+            if watch.look(&signs) == Wish::Evidence {
+                prop_assert!(watch.now.since(lived) >= after && !signs.stopped);
+            }
+        }
+    }
+
+    #[test]
+    fn a_job_that_lives_in_every_limit_is_never_judged(
+        after in any_after(),
+        course in any_course(),
+        change in any_seen(),
+    ) {
+        let (tick, mut watch, mut signs) = (Limits::of(after).tick, Watch::new(Some(after), None), still());
+        let mut lived = Millis(0);
+        for (late, mood) in course {
+            let next = watch.now.after(Millis(tick.0 * late / 1000));
+            if mood % 64 == 0 || next.since(lived) >= after {
+                (signs.output, lived) = (signs.output + 1, next);
+            }
+            watch.now = next;
+            prop_assert_eq!(watch.look(&signs), Wish::Rest);
+            prop_assert_eq!(watch.vigil.on_evidence(watch.now, change), Judgement::Nothing);
+        }
+    }
+
+    #[test]
+    fn a_frozen_job_is_judged_in_time(after in any_after(), busy in 0..2000_u64, delay in 0..1000_u64) {
+        let (limits, mut watch, mut signs) = (Limits::of(after), Watch::new(Some(after), None), still());
+        for _ in 0..busy % 20 {
+            signs.output += 1;
+            watch.watch(&signs, limits.tick);
+        }
+        // It froze right after a look.
+        signs.output += busy % 2;
+        let froze = watch.now;
+        let mut seen = Seen::First;
+        loop {
+            watch.watch(&signs, Millis(after.0 * 2 + 100_000)).unwrap();
+            // Evidence takes a while.
+            watch.now = watch.now.after(Millis(limits.tick.0 * delay / 2000));
+            match watch.vigil.on_evidence(watch.now, seen) {
+                Judgement::Frozen => break,
+                other => prop_assert_eq!((other, seen), (Judgement::Nothing, Seen::First)),
+            }
+            seen = Seen::Frozen;
+        }
+        let most = after.after(Millis(2 * limits.confirm.0 + 2 * limits.tick.0));
+        prop_assert!(watch.now.since(froze) <= most, "{} after {}", watch.now.since(froze), after);
+    }
+
+    #[test]
+    fn a_stopped_job_is_never_judged(after in any_after(), course in any_course(), change in any_seen()) {
+        let (tick, mut watch) = (Limits::of(after).tick, Watch::new(Some(after), None));
+        watch.look(&stopped());
+        for (late, _) in course {
+            watch.now = watch.now.after(Millis(tick.0 * late / 1000));
+            prop_assert_eq!(watch.look(&stopped()), Wish::Rest);
+            prop_assert_eq!(watch.vigil.on_evidence(watch.now, change), Judgement::Nothing);
+        }
+    }
+}

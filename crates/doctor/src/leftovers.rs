@@ -1,0 +1,109 @@
+//! Processes that a run left when it died: found by the tag every process of a run bears, and by the run's lock, which
+//! nobody holds any more. Only those are provably ours to end.
+
+use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
+
+use gpulane_journal::RunDir;
+use rustix::process::geteuid;
+
+use crate::proc::{self, Process, Tag};
+
+/// The names under which gpulane runs its own two processes. They hold a run's lock, or are about to end.
+const OWN: [&str; 2] = ["lane-guardian", "gpulane-engine"];
+
+/// A process that outlived its run.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Leftover {
+    pub(crate) process: Process,
+    pub(crate) tag: Tag,
+    pub(crate) proof: Proof,
+}
+
+/// What is known of the run it names.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+pub(crate) enum Proof {
+    /// The run is there and nobody works on it: the process is ours to end.
+    RunOver,
+    /// The run's directory is gone, and with it the lock that would tell. A person must decide.
+    RunGone,
+}
+
+/// Everything of this user that outlived its run. Processes of other containers are left out: the path they name
+/// means another directory, and another lock.
+pub(crate) fn find() -> Vec<Leftover> {
+    // Processes first, then the locks: a run ends all it started before it gives its lock back.
+    let processes = proc::all();
+    let me = geteuid().as_raw();
+    let tagged: Vec<(Process, Tag)> = processes
+        .iter()
+        .filter(|process| proc::owner(process.pid) == Some(me) && proc::sees_our_files(process.pid))
+        .filter_map(|process| Some((process.clone(), proc::tag(process.pid)?)))
+        .collect();
+    let mut runs: HashMap<PathBuf, Option<Proof>> = HashMap::new();
+    let standing: Vec<(Process, Tag, Option<Proof>)> = tagged
+        .into_iter()
+        .map(|(process, tag)| {
+            let proof = *runs.entry(tag.run.clone()).or_insert_with(|| proof(&tag.run));
+            (process, tag, proof)
+        })
+        .collect();
+    let spared =
+        spared(&processes, standing.iter().filter(|(.., proof)| proof.is_none()).map(|(at, ..)| at.pid));
+    let left = standing.into_iter().filter(|(process, ..)| !spared.contains(&process.pid));
+    let mut left: Vec<Leftover> =
+        left.filter_map(|(process, tag, proof)| Some(Leftover { process, tag, proof: proof? })).collect();
+    left.sort_by(|a, b| (&a.tag.run, a.process.pid).cmp(&(&b.tag.run, b.process.pid)));
+    left
+}
+
+/// What becomes of processes of this run; `None`: somebody works on it.
+pub(crate) fn proof(run: &Path) -> Option<Proof> {
+    match RunDir::open(run) {
+        Ok(dir) => (!dir.is_live()).then_some(Proof::RunOver),
+        Err(_) => Some(Proof::RunGone),
+    }
+}
+
+/// Processes that are not touched whatever their tag says: those of living runs and of ourselves, gpulane's own, and
+/// all that stand above them.
+fn spared(processes: &[Process], living: impl Iterator<Item = u32>) -> HashSet<u32> {
+    let parents: HashMap<u32, u32> = processes.iter().map(|process| (process.pid, process.parent)).collect();
+    let own = processes.iter().map(|process| process.pid).filter(|pid| is_own(*pid));
+    let mut spared = HashSet::new();
+    for pid in living.chain(own).chain([std::process::id()]) {
+        let mut next = Some(pid);
+        while let Some(pid) = next.filter(|pid| spared.insert(*pid)) {
+            next = parents.get(&pid).copied();
+        }
+    }
+    spared
+}
+
+fn is_own(pid: u32) -> bool {
+    OWN.contains(&proc::program(pid).as_str())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn process(pid: u32, parent: u32) -> Process {
+        Process { pid, parent, session: 1, start: 0, state: 'S', ticks: 0, threads: 1 }
+    }
+
+    #[test]
+    fn whoever_stands_above_a_living_job_is_spared() {
+        let base = u32::MAX - 10;
+        let tree = [process(base, 1), process(base + 1, base), process(base + 2, base)];
+        let spared = spared(&tree, [base + 1].into_iter());
+        assert!(spared.contains(&base) && spared.contains(&(base + 1)));
+        assert!(!spared.contains(&(base + 2)), "a sibling is nobody's parent");
+        assert!(spared.contains(&std::process::id()));
+    }
+
+    #[test]
+    fn a_run_that_is_gone_proves_nothing() {
+        assert_eq!(proof(Path::new("/no/such/run")), Some(Proof::RunGone));
+    }
+}

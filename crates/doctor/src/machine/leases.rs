@@ -1,0 +1,67 @@
+//! Which GPUs are leased to runs, and who waits for one.
+
+use gpulane_gpu::{Holder, Survey, survey};
+
+use super::sight::Sight;
+use crate::{Finding, proc};
+
+const TOPIC: &str = "leases";
+
+pub(super) fn check(_: &Sight) -> Vec<Finding> {
+    of(&survey(), |pid| proc::look(pid).is_some())
+}
+
+fn of(survey: &Survey, lives: impl Fn(u32) -> bool) -> Vec<Finding> {
+    let (living, stale): (Vec<_>, Vec<_>) = survey.leases.iter().partition(|(_, holder)| lives(holder.pid));
+    let mut found: Vec<Finding> = stale.into_iter().map(|(gpu, holder)| stale_lease(gpu, holder)).collect();
+    if let Some(first) = survey.waiting.first() {
+        let count = survey.waiting.len();
+        found.push(
+            Finding::warning(
+                TOPIC,
+                format!("{count} run(s) wait for a GPU; the next is {}", first.run.display()),
+            )
+            .because("every GPU they may use is leased to another run")
+            .then("gpulane gpus"),
+        );
+    }
+    if found.is_empty() {
+        found.push(Finding::fine(
+            TOPIC,
+            match living.len() {
+                0 => "no GPU is leased".to_owned(),
+                count => format!("{count} GPU(s) leased to living runs"),
+            },
+        ));
+    }
+    found
+}
+
+fn stale_lease(gpu: &str, holder: &Holder) -> Finding {
+    let run = holder.run.display();
+    Finding::bad(
+        TOPIC,
+        format!("{gpu} is leased to {run} of {}, whose engine (pid {}) is gone", holder.user, holder.pid),
+    )
+    .because("jobs of that run still live and hold the lease, so no other run gets this GPU")
+    .then("gpulane doctor --fix")
+    .then(format!("gpulane resume {run}    # or go on with that run, which ends them first"))
+}
+
+#[cfg(test)]
+mod tests {
+    use gpulane_model::Millis;
+
+    use super::*;
+    use crate::Severity;
+
+    #[test]
+    fn a_lease_whose_engine_is_gone_is_bad() {
+        let holder = Holder { pid: 7, user: "ada".into(), run: "/runs/a".into(), since: Millis(0) };
+        let survey = Survey { leases: vec![("GPU-0".into(), holder)], waiting: Vec::new() };
+        assert_eq!(of(&survey, |_| true)[0].severity, Severity::Fine);
+        let found = of(&survey, |_| false);
+        assert_eq!(found[0].severity, Severity::Bad);
+        assert!(found[0].seen.contains("/runs/a of ada"), "{found:?}");
+    }
+}

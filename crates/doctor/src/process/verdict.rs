@@ -1,0 +1,95 @@
+//! Whether the tree moves, and if not, what it waits for.
+
+use gpulane_model::Millis;
+use gpulane_witness::{Change, GpuSight, ProcessEvidence, Surroundings, diagnose};
+
+use super::Looks;
+use crate::Finding;
+use crate::fields::percent;
+use crate::proc::Process;
+
+const TOPIC: &str = "state";
+/// Looked at for this long without a movement, it is called hung.
+const LONG: Millis = Millis::seconds(30);
+/// Percent of a CPU that threads which only poll may take.
+const POLLING: u64 = 5;
+
+pub(super) fn of(looks: &Looks, gpu: Option<GpuSight>) -> Finding {
+    let over = looks.over;
+    match &looks.change {
+        Change::Moved(_) | Change::Frozen if looks.is_hidden() && looks.usage.cpu(over) <= POLLING => {
+            let seen = format!(
+                "whether it moves cannot be seen; it used {}% of a CPU in {over}",
+                looks.usage.cpu(over)
+            );
+            Finding::warning(TOPIC, seen)
+        }
+        Change::Moved(why) => Finding::fine(TOPIC, format!("it moves: {why}")),
+        Change::Sleeping(what) => {
+            Finding::fine(TOPIC, format!("it sleeps by the clock and will wake by itself: {what}"))
+                .then(format!("gpulane doctor {} --for 1m    # if you think it should be awake", looks.pid))
+        }
+        Change::Stopped(who) => Finding::warning(TOPIC, format!("it is stopped: {who}"))
+            .because("somebody sent SIGSTOP, pressed Ctrl-Z or debugs it; it goes on when told to")
+            .then(format!("kill -CONT {}", looks.pid)),
+        // Work between the looks that neither of them met.
+        Change::Frozen if looks.usage.cpu(over) > POLLING => {
+            Finding::fine(TOPIC, format!("it works: {}% of a CPU in {over}", looks.usage.cpu(over)))
+        }
+        Change::Frozen => frozen(looks, gpu),
+    }
+}
+
+fn frozen(looks: &Looks, gpu: Option<GpuSight>) -> Finding {
+    // How long is said beside it.
+    let around = Surroundings { quiet: Millis(0), gpu, main: looks.pid };
+    let stuck = diagnose(&looks.second, &around);
+    let long = looks.over >= LONG;
+    let busy = gpu.is_some_and(|gpu| gpu.load > 0) || looks.usage.moved_bytes();
+    let seen = format!("has not moved in {}: {}", looks.over, stuck.evidence);
+    let finding = if long && !busy { Finding::bad(TOPIC, seen) } else { Finding::warning(TOPIC, seen) };
+    let finding = finding.because(match (&stuck.cause, long) {
+        (Some(cause), _) => cause.clone(),
+        (None, true) => "no thread of it ran: it waits for something that does not come".to_owned(),
+        (None, false) => {
+            "that may be a hang, or a wait that ends well: so short a look cannot tell".to_owned()
+        }
+    });
+    let finding = stuck.remedy.iter().fold(finding, Finding::then);
+    if long {
+        finding.then(format!("kill {}    # if it is yours to end", looks.pid))
+    } else {
+        finding.then(format!("gpulane doctor {} --for 30s    # look longer", looks.pid))
+    }
+}
+
+/// A process that did not let itself be looked at in time.
+pub(super) fn unreadable(process: &Process) -> Finding {
+    if process.state == 'Z' {
+        let seen =
+            format!("pid {} has ended; its parent, pid {}, has not noticed", process.pid, process.parent);
+        return Finding::warning(TOPIC, seen)
+            .because("it holds nothing any more but its number; the parent may be the one that is stuck")
+            .then(format!("gpulane doctor {}", process.parent));
+    }
+    let seen = format!("pid {} does not let itself be looked at (state {})", process.pid, process.state);
+    Finding::bad(TOPIC, seen)
+        .because(
+            "it is stuck in the kernel, mostly in the driver or a network disk; no signal reaches it there",
+        )
+        .then(format!("cat /proc/{}/status", process.pid))
+        .then("sudo dmesg | grep -i -e xid -e nvrm -e 'blocked for more' | tail")
+        .then("reboot    # if it stays so")
+}
+
+/// A process that is about to run out of file descriptors.
+pub(super) fn many_files(process: &ProcessEvidence) -> Option<Finding> {
+    let most = process.descriptors.limit?;
+    let open = u64::from(process.descriptors.open);
+    (percent(open, most) >= 90).then(|| {
+        Finding::bad("files", format!("pid {} has {open} of {most} files open", process.pid))
+            .because("the next open fails with \"Too many open files\", and loaders wait for a worker that cannot start")
+            .then(format!("sudo prlimit --pid {} --nofile=65536:65536", process.pid))
+            .then("torch.multiprocessing.set_sharing_strategy(\"file_system\")")
+    })
+}

@@ -1,0 +1,91 @@
+//! A run: why jobs failed or wait, grouped by cause. Made from its journal and its jobs' logs; works on live, finished
+//! and damaged runs.
+
+mod causes;
+mod failures;
+mod groups;
+mod hangs;
+mod incidents;
+mod story;
+mod telling;
+mod waits;
+
+use std::path::Path;
+use std::time::{SystemTime, UNIX_EPOCH};
+
+use gpulane_journal::RunDir;
+use gpulane_model::Millis;
+
+use crate::Finding;
+use story::Story;
+
+const TOPIC: &str = "run";
+
+/// What is wrong with a run; one finding at least, which says how it stands.
+pub fn run(dir: &RunDir) -> Vec<Finding> {
+    let story = match Story::read(dir) {
+        Ok(story) => story,
+        Err(error) => {
+            let finding = Finding::bad(TOPIC, error.to_string())
+                .because("without its plan nothing can be said of a run");
+            return vec![error.hint().into_iter().fold(finding, Finding::then)];
+        }
+    };
+    let mut found = vec![standing(&story)];
+    found.extend(incidents::of_the_run(&story));
+    found.extend(failures::of(&story));
+    found.extend(hangs::of(&story));
+    found.extend(failures::skipped(&story));
+    found.extend(failures::tried_again(&story));
+    found.extend(incidents::of_jobs(&story));
+    found.extend(waits::of(&story, now()));
+    found
+}
+
+/// How the run stands, in one line.
+fn standing(story: &Story) -> Finding {
+    let counts = story.state.counts;
+    let all = story.plan.jobs.len();
+    let mut parts = vec![format!("{} of {all} jobs succeeded", counts.succeeded)];
+    let others = [
+        (counts.failed, "failed"),
+        (counts.skipped, "skipped"),
+        (counts.running, "running"),
+        (counts.pending, "waiting"),
+    ];
+    for (count, word) in others.into_iter().filter(|(count, _)| *count > 0) {
+        // What an engine that is gone left running does not run.
+        let word = if word == "running" && !story.live { "cut off" } else { word };
+        parts.push(format!("{count} {word}"));
+    }
+    let live = if story.live { "live" } else { "not live" };
+    let finding = Finding::fine(TOPIC, format!("{} ({live}): {}", story.shown, parts.join(", ")));
+    if counts.failed + counts.skipped > 0 && !story.live {
+        return finding
+            .then(format!("gpulane resume {} --failed    # when the causes below are gone", story.shown));
+    }
+    finding
+}
+
+fn now() -> Millis {
+    let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
+    Millis(u64::try_from(since.as_millis()).unwrap_or(u64::MAX))
+}
+
+/// The path as a person here would type it.
+pub(crate) fn shown(path: &Path) -> String {
+    let here = std::env::current_dir().ok();
+    let short =
+        here.and_then(|here| path.strip_prefix(here).ok()).filter(|short| !short.as_os_str().is_empty());
+    quoted(&short.unwrap_or(path).display().to_string())
+}
+
+/// The word, quoted for a shell if it needs to be.
+pub(crate) fn quoted(word: &str) -> String {
+    let safe = |c: char| c.is_ascii_alphanumeric() || "._/=,+-:@%".contains(c);
+    if !word.is_empty() && word.chars().all(safe) {
+        word.to_owned()
+    } else {
+        format!("'{}'", word.replace('\'', r"'\''"))
+    }
+}

@@ -1,0 +1,84 @@
+//! Jobs that show no life, will not exit or leave something behind, in sentences.
+
+use std::path::PathBuf;
+
+use gpulane_journal::RunDir;
+use gpulane_model::{Attempt, Event, JobId, Plan, RunState, Stuck, Suspicion};
+
+use crate::clean::safe;
+use crate::palette::Palette;
+use crate::phase::Snapshot;
+use crate::text::{ago, seconds};
+
+/// The lines that tell such an event; none for all other events.
+pub(crate) fn watch_lines(event: &Event, palette: Palette) -> Vec<String> {
+    let alert = palette.alert();
+    match event {
+        Event::HangSuspected { job, quiet, frozen, stuck, .. } => {
+            let line = format!("{alert} {job} {}: {}", silence(*frozen, *quiet), safe(&stuck.evidence));
+            [line].into_iter().chain(advice(stuck, palette).map(|advice| format!("    {advice}"))).collect()
+        }
+        Event::JobLingered { job, because, .. } => {
+            vec![format!("{alert} {job} {}; it counts as succeeded", safe(because))]
+        }
+        Event::ProcessesLeft { job, count, who } => {
+            let them = processes(*count as usize);
+            let who = if who.is_empty() { String::new() } else { format!(": {}", safe(&who.join(", "))) };
+            vec![format!("{alert} {job} left {them} behind; ended{who}")]
+        }
+        Event::ProcessesStuck { job, pids, because } => {
+            let them = processes(pids.len());
+            let pids: Vec<String> = pids.iter().map(ToString::to_string).collect();
+            let them = format!("{them} of {job} ({})", pids.join(", "));
+            vec![format!("{} {them} outlived SIGKILL: {}; the run goes on", palette.cross(), safe(because))]
+        }
+        _ => Vec::new(),
+    }
+}
+
+fn processes(count: usize) -> String {
+    if count == 1 { "1 process".to_owned() } else { format!("{count} processes") }
+}
+
+/// `quiet for 10m 00s`
+fn silence(frozen: bool, quiet: f64) -> String {
+    format!("{} for {}", if frozen { "frozen" } else { "quiet" }, seconds(quiet))
+}
+
+/// `a lock held across a fork → start processes with spawn`
+fn advice(stuck: &Stuck, palette: Palette) -> Option<String> {
+    let cause = stuck.cause.as_deref().map(safe);
+    let remedy = stuck.remedy.as_deref().map(safe);
+    match (cause, remedy) {
+        (Some(cause), Some(remedy)) => Some(format!("{cause} {} {remedy}", palette.leads_to())),
+        (cause, remedy) => cause.or(remedy).map(std::borrow::Cow::into_owned),
+    }
+}
+
+/// What was last thought of a job that runs now.
+pub(crate) fn suspicion<'a>(of: &Snapshot<'a>, job: JobId) -> Option<&'a Suspicion> {
+    of.state.suspected.get(&job).filter(|_| of.live)
+}
+
+/// `quiet for 10m 00s, seen 12 s ago`: it may have come back to life since.
+pub(crate) fn suspicion_text(of: &Snapshot<'_>, it: &Suspicion) -> String {
+    format!("{}, seen {}", silence(it.frozen, it.quiet), ago(of.now.since(it.time)))
+}
+
+/// What was last seen of such a job: a word each and what it stands for.
+pub(crate) fn suspicion_facts(of: &Snapshot<'_>, job: JobId) -> Vec<(&'static str, String)> {
+    let Some(it) = suspicion(of, job) else { return Vec::new() };
+    let mut facts = vec![
+        ("life:", format!("none: {}", suspicion_text(of, it))),
+        ("stuck:", safe(&it.stuck.evidence).into_owned()),
+    ];
+    facts.extend(it.stuck.cause.as_deref().map(|cause| ("cause:", safe(cause).into_owned())));
+    facts.extend(it.stuck.remedy.as_deref().map(|remedy| ("remedy:", safe(remedy).into_owned())));
+    facts
+}
+
+/// Where what a job that was frozen did is written down, if it is.
+pub(crate) fn stacks(dir: &RunDir, plan: &Plan, state: &RunState, job: JobId) -> Option<PathBuf> {
+    let attempt = Attempt(state.job(job).attempts);
+    Some(dir.stacks_file(plan, job, attempt)).filter(|file| file.exists())
+}

@@ -1,0 +1,147 @@
+//! Jobs that show no life, will not exit or leave something behind, as a person reads it.
+
+mod scene;
+
+use std::fs;
+
+use gpulane_model::{Attempt, Event, FailReason, Failure, Stuck};
+use gpulane_report::{End, Look, Mode, Snapshot, job_detail, job_detail_json, status};
+use scene::{Scene, at, plan};
+
+fn stuck() -> Stuck {
+    Stuck {
+        evidence: "waiting for a lock in cleanfid.py:88, 7 threads, GPU 0%".into(),
+        cause: Some("a library that is not safe in threads".into()),
+        remedy: Some("use processes".into()),
+    }
+}
+
+fn suspected(frozen: bool, stuck: Stuck) -> Event {
+    Event::HangSuspected { job: "train/a".into(), attempt: Attempt(1), quiet: 600.0, frozen, stuck }
+}
+
+fn hung() -> Event {
+    let failure = Failure {
+        message: Some("waiting for a lock in cleanfid.py:88".into()),
+        seconds: 700.0,
+        ..Failure::because(FailReason::Hang)
+    };
+    Event::JobFailed { job: "train/a".into(), attempt: Attempt(1), failure }
+}
+
+fn scene() -> Scene {
+    let mut scene = Scene::new(plan(&[("train", &["a", "b"])]));
+    scene.started(2).job_started(0, "train/a", 1, 0).job_started(0, "train/b", 1, 1);
+    scene
+}
+
+#[test]
+fn a_silence_a_freeze_and_what_is_left_are_told_in_lines() {
+    let mut scene = scene();
+    let (mut live, _, err) = scene.live(Mode::Plain, Look::PLAIN);
+    live.tick(None, at(1)).unwrap();
+    err.take();
+    scene.event(10, suspected(false, Stuck { cause: None, remedy: None, ..stuck() }));
+    scene.event(20, suspected(true, stuck()));
+    let (job, who) = ("train/b".to_owned(), vec!["python3 (pid 7) held stdout".to_owned()]);
+    scene.event(30, Event::ProcessesLeft { job: job.clone(), count: 1, who });
+    let because = "state D in nvidia_close".to_owned();
+    scene.event(40, Event::ProcessesStuck { job, pids: vec![7, 8], because });
+    live.tick(None, at(50)).unwrap();
+    assert_eq!(
+        err.take(),
+        "\
+! train/a quiet for 10m 00s: waiting for a lock in cleanfid.py:88, 7 threads, GPU 0%
+! train/a frozen for 10m 00s: waiting for a lock in cleanfid.py:88, 7 threads, GPU 0%
+    a library that is not safe in threads → use processes
+! train/b left 1 process behind; ended: python3 (pid 7) held stdout
+✗ 2 processes of train/b (7, 8) outlived SIGKILL: state D in nvidia_close; the run goes on
+"
+    );
+}
+
+#[test]
+fn words_of_a_job_cannot_steer_the_terminal() {
+    let mut scene = scene();
+    let (mut live, _, err) = scene.live(Mode::Plain, Look::PLAIN);
+    let nasty = || "\x1b[2Jnasty".to_owned();
+    scene.event(1, suspected(true, Stuck { evidence: nasty(), cause: Some(nasty()), remedy: Some(nasty()) }));
+    scene.event(2, Event::ProcessesLeft { job: "train/a".into(), count: 1, who: vec![nasty()] });
+    let (job, because) = ("train/a".to_owned(), nasty());
+    scene.event(3, Event::JobLingered { job: job.clone(), attempt: Attempt(1), because: because.clone() });
+    scene.event(4, Event::ProcessesStuck { job, pids: vec![7], because });
+    live.tick(None, at(5)).unwrap();
+    let text = err.text();
+    assert_eq!((text.matches("nasty").count(), text.contains('\x1b')), (6, false), "{text}");
+}
+
+#[test]
+fn a_job_that_froze_has_another_try_and_the_summary_says_where_it_was_stuck() {
+    let mut scene = scene();
+    let (mut live, _, err) = scene.live(Mode::Plain, Look::PLAIN);
+    scene.event(10, hung());
+    scene.event(10, Event::JobRetrying { job: "train/a".into(), attempt: Attempt(2), delay: 0.0 });
+    live.tick(None, at(20)).unwrap();
+    let told = "✗ train/a hang: waiting for a lock in cleanfid.py:88, ended after 11m 40s, try 1 of 2\n";
+    assert!(err.take().contains(told), "though its stage has no retries");
+
+    scene.event(30, hung());
+    fs::create_dir_all(scene.dir.attempt_dir(&scene.plan, scene.id("train/a"), Attempt(1))).unwrap();
+    fs::write(scene.dir.stacks_file(&scene.plan, scene.id("train/a"), Attempt(1)), "stacks").unwrap();
+    live.tick(None, at(40)).unwrap();
+    live.finish(&End::Interrupted, at(40)).unwrap();
+    let text = scene.masked(&err.text());
+    assert!(text.contains("\n  where it was stuck: RUN/jobs/train/a/attempt-1/stacks.txt\n"), "{text}");
+}
+
+#[test]
+fn those_that_would_not_exit_are_told_and_counted() {
+    let mut scene = scene();
+    let (mut live, _, err) = scene.live(Mode::Plain, Look::PLAIN);
+    let because = "called gpulane.done(), then did not exit".to_owned();
+    scene.event(10, Event::JobLingered { job: "train/a".into(), attempt: Attempt(1), because });
+    scene.job_succeeded(10, "train/a", 2.0).job_succeeded(20, "train/b", 2.0).finished(30, 2, 0, 0);
+    live.tick(None, at(40)).unwrap();
+    live.finish(&End::Finished, at(40)).unwrap();
+    let text = err.text();
+    let line = "! train/a called gpulane.done(), then did not exit; it counts as succeeded\n✓ train/a 2.0 s";
+    assert!(text.contains(line), "{text}");
+    assert!(
+        text.contains("✓ 2 jobs succeeded in 0.0 s (1 did its work but did not exit as it should)\n"),
+        "{text}"
+    );
+}
+
+#[test]
+fn a_job_without_life_is_seen_in_status_while_that_lasts() {
+    let mut scene = scene();
+    scene.event(600_000, suspected(true, stuck()));
+    let state = scene.state();
+    let (dir, plan) = (scene.dir.clone(), std::sync::Arc::clone(&scene.plan));
+    let (dir, plan) = (&dir, &*plan);
+    let live = Snapshot { dir, plan, state: &state, live: true, core: None, now: at(612_000) };
+    let text = status(&live, Look::PLAIN, false);
+    let row = text.lines().find(|line| line.contains("train/a")).unwrap();
+    assert!(row.ends_with("frozen for 10m 00s, seen 12 s ago"), "{row}");
+
+    let text = scene.masked(&job_detail(&live, scene.id("train/a"), Look::PLAIN));
+    let expected = "\
+  process:  5000
+  life:     none: frozen for 10m 00s, seen 12 s ago
+  stuck:    waiting for a lock in cleanfid.py:88, 7 threads, GPU 0%
+  cause:    a library that is not safe in threads
+  remedy:   use processes
+";
+    assert!(text.contains(expected), "{text}");
+    assert!(text.contains("\nTo see what it does now: gpulane doctor 5000\n"), "{text}");
+    let json: serde_json::Value = serde_json::from_str(&job_detail_json(&live, scene.id("train/a"))).unwrap();
+    assert_eq!((&json["suspected"]["quiet"], &json["suspected"]["frozen"]), (&600.0.into(), &true.into()));
+
+    let gone = Snapshot { live: false, ..live };
+    assert!(!job_detail(&gone, scene.id("train/a"), Look::PLAIN).contains("doctor"));
+    assert!(!job_detail(&live, scene.id("train/b"), Look::PLAIN).contains("life:"));
+    scene.event(620_000, hung());
+    let state = scene.state();
+    let ended = Snapshot { state: &state, ..live };
+    assert!(!job_detail(&ended, scene.id("train/a"), Look::PLAIN).contains("life:"));
+}

@@ -1,0 +1,112 @@
+//! Watching over running jobs: do they live, are they done, are the CPUs full? From the reactor's side; what a silence
+//! means is judged by the core's `Vigil`, what follows from a judgement is decided by the core.
+//!
+//! - `watchman`: the thread that goes round. It looks at `/proc` and at files, which may block, so nobody waits for it.
+//! - `signs`: the signs of life of a job's processes.
+//! - `looks`: evidence, taken on threads of their own, and kept in `stacks.txt`.
+//! - `last_words`: what Python adds to that when it is aborted.
+//! - `marks`: what a job leaves to say that its work is done.
+//! - `pressure`: whether the CPUs are saturated.
+
+mod last_words;
+mod looks;
+mod marks;
+mod pressure;
+mod signs;
+mod watchman;
+
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::Thread;
+
+use gpulane_core::Input;
+use gpulane_journal::RunDir;
+use gpulane_model::{Attempt, JobId, Machine, Plan};
+use rustix::event::{EventfdFlags, eventfd};
+use rustix::process::Pid;
+
+use super::gpus::Pulses;
+use watchman::Watchman;
+
+pub(super) use last_words::keep as keep_last_words;
+
+/// What the reactor tells the thread.
+enum Ask {
+    /// This job runs.
+    Follow { job: JobId, attempt: Attempt, main: i32 },
+    /// Its processes have ended; whether well, for what a stage's jobs normally show.
+    Leave { job: JobId, well: bool },
+}
+
+/// The reactor's end of the watch.
+pub(super) struct Vigils {
+    mailbox: Arc<Mailbox>,
+    thread: Thread,
+}
+
+/// Between reactor and thread. Asking takes a lock that is never held for long, and wakes nobody: there may be thousands of
+/// short jobs a second, and none of them is old enough to be looked at.
+struct Mailbox {
+    asks: Mutex<Vec<Ask>>,
+    inputs: Mutex<Vec<Input>>,
+    wake: OwnedFd,
+}
+
+impl Vigils {
+    pub(super) fn start(
+        dir: &RunDir,
+        plan: &Arc<Plan>,
+        machine: &Machine,
+        pulses: Option<Arc<Pulses>>,
+    ) -> io::Result<Self> {
+        let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
+        let mailbox =
+            Arc::new(Mailbox { asks: Mutex::new(Vec::new()), inputs: Mutex::new(Vec::new()), wake });
+        let watchman = Watchman::new(dir.clone(), Arc::clone(plan), machine, pulses, Arc::clone(&mailbox));
+        let thread = std::thread::Builder::new().name("watchman".into()).spawn(move || watchman.run())?;
+        Ok(Self { mailbox, thread: thread.thread().clone() })
+    }
+
+    /// A job started.
+    pub(super) fn follow(&self, job: JobId, attempt: Attempt, main: Pid) {
+        self.mailbox.ask(Ask::Follow { job, attempt, main: main.as_raw_nonzero().get() });
+    }
+
+    /// Its processes are gone.
+    pub(super) fn leave(&self, job: JobId, well: bool) {
+        self.mailbox.ask(Ask::Leave { job, well });
+    }
+
+    /// A job may have said that its work is done.
+    pub(super) fn hurry(&self) {
+        self.thread.unpark();
+    }
+
+    /// What was found, for the core.
+    pub(super) fn take(&self) -> Vec<Input> {
+        let _ = rustix::io::read(&self.mailbox.wake, &mut [0u8; 8]);
+        std::mem::take(&mut *self.mailbox.inputs.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+}
+
+impl AsFd for Vigils {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.mailbox.wake.as_fd()
+    }
+}
+
+impl Mailbox {
+    fn ask(&self, ask: Ask) {
+        self.asks.lock().unwrap_or_else(PoisonError::into_inner).push(ask);
+    }
+
+    fn asked(&self) -> Vec<Ask> {
+        std::mem::take(&mut *self.asks.lock().unwrap_or_else(PoisonError::into_inner))
+    }
+
+    fn tell(&self, input: Input) {
+        self.inputs.lock().unwrap_or_else(PoisonError::into_inner).push(input);
+        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+    }
+}

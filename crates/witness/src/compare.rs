@@ -1,0 +1,177 @@
+//! What changed between two looks at the same processes. A job may be ended by this, so every doubt is taken for life.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{Evidence, Frame, ProcessEvidence, Python, ThreadEvidence};
+
+/// What two looks at the same processes show.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Change {
+    /// Nothing has moved, and nothing will by itself.
+    Frozen,
+    /// It lives, or cannot be looked at; why.
+    Moved(String),
+    /// It waits by the clock and will go on by itself; where.
+    Sleeping(String),
+    /// Something from outside holds it (a signal, a debugger, a freezer); which.
+    Stopped(String),
+}
+
+/// Compares a later look with an earlier one.
+///
+/// Threads that wake by the clock and wait again at the same place (pollers, monitors, heartbeats) are no life by themselves:
+/// what they do when there is something to do shows as another stack, or as CPU time, I/O or output, which the caller watches.
+pub fn compare(first: &Evidence, second: &Evidence) -> Change {
+    if let Some(which) = stopped(first).or_else(|| stopped(second)) {
+        return Change::Stopped(which);
+    }
+    if let Some(why) = moved(first, second).or_else(|| unseen(first)).or_else(|| unseen(second)) {
+        return Change::Moved(why);
+    }
+    match sleeping(first, second) {
+        Some(place) => Change::Sleeping(place),
+        None => Change::Frozen,
+    }
+}
+
+fn stopped(evidence: &Evidence) -> Option<String> {
+    let held = |process: &&ProcessEvidence| {
+        is_stop(process.state) || process.threads.iter().any(|thread| is_stop(thread.state))
+    };
+    let process = evidence.processes.iter().find(held)?;
+    Some(format!("process {} is stopped (state T): {}", process.pid, process.command))
+}
+
+const fn is_stop(state: char) -> bool {
+    matches!(state, 'T' | 't')
+}
+
+fn moved(first: &Evidence, second: &Evidence) -> Option<String> {
+    if second.processes.is_empty() {
+        return Some("nothing is left of it".to_owned());
+    }
+    if let Some(why) = membership(&names(first), &names(second), "a process") {
+        return Some(why);
+    }
+    pairs(first, second).find_map(|(before, after)| process_moved(before, after))
+}
+
+fn names(evidence: &Evidence) -> BTreeSet<(u32, u64)> {
+    evidence.processes.iter().map(|process| (process.pid, process.start)).collect()
+}
+
+fn membership<T: Ord>(before: &BTreeSet<T>, after: &BTreeSet<T>, what: &str) -> Option<String> {
+    if before.difference(after).next().is_some() {
+        return Some(format!("{what} ended"));
+    }
+    after.difference(before).next().map(|_| format!("{what} was started"))
+}
+
+/// The same processes in both looks.
+fn pairs<'a>(
+    first: &'a Evidence,
+    second: &'a Evidence,
+) -> impl Iterator<Item = (&'a ProcessEvidence, &'a ProcessEvidence)> {
+    let later: BTreeMap<u32, &ProcessEvidence> =
+        second.processes.iter().map(|process| (process.pid, process)).collect();
+    first.processes.iter().filter_map(move |process| Some((process, *later.get(&process.pid)?)))
+}
+
+/// The same threads of one process in both looks.
+fn thread_pairs<'a>(
+    before: &'a ProcessEvidence,
+    after: &'a ProcessEvidence,
+) -> impl Iterator<Item = (&'a ThreadEvidence, &'a ThreadEvidence)> {
+    let later: BTreeMap<u32, &ThreadEvidence> =
+        after.threads.iter().map(|thread| (thread.tid, thread)).collect();
+    before.threads.iter().filter_map(move |thread| Some((thread, *later.get(&thread.tid)?)))
+}
+
+fn process_moved(before: &ProcessEvidence, after: &ProcessEvidence) -> Option<String> {
+    let tids = |process: &ProcessEvidence| process.threads.iter().map(|thread| thread.tid).collect();
+    if let Some(why) = membership(&tids(before), &tids(after), "a thread") {
+        return Some(why);
+    }
+    if before.tcp_bytes != after.tcp_bytes {
+        return Some("traffic on a socket".to_owned());
+    }
+    if before.command != after.command {
+        return Some("a process runs another program".to_owned());
+    }
+    thread_pairs(before, after).find_map(|(before, after)| thread_moved(before, after))
+}
+
+fn thread_moved(before: &ThreadEvidence, after: &ThreadEvidence) -> Option<String> {
+    if before.state == 'R' || after.state == 'R' {
+        let running = if after.state == 'R' { after } else { before };
+        return Some(format!("runs{}", at(running.frames.first())));
+    }
+    if before.frames != after.frames {
+        return Some(format!("{} → {}", place(before.frames.first()), place(after.frames.first())));
+    }
+    // Left and entered again: whatever it slept in deep in the kernel has ended.
+    if (before.state == 'D') != (after.state == 'D') {
+        return Some(format!("the kernel let it go on{}", at(after.frames.first())));
+    }
+    if before.waits_by_the_clock() && after.waits_by_the_clock() {
+        return None;
+    }
+    let call = |thread: &ThreadEvidence| thread.wait.as_ref().map(|wait| (wait.call.clone(), wait.fd));
+    if call(before) != call(after) {
+        return Some(format!("waits for something else{}", at(after.frames.first())));
+    }
+    if before.switches != after.switches {
+        return Some(format!("was woken and waits again{}", at(after.frames.first())));
+    }
+    None
+}
+
+/// A process of which nothing could be seen may be doing anything.
+fn unseen(evidence: &Evidence) -> Option<String> {
+    let dark = |process: &&ProcessEvidence| {
+        let seen = |thread: &ThreadEvidence| {
+            thread.wait.is_some() || !thread.frames.is_empty() || thread.state == 'D'
+        };
+        !is_ended(process) && !process.threads.iter().any(seen)
+    };
+    let process = evidence.processes.iter().find(dark)?;
+    let why = match &process.python {
+        Python::Unreadable(why) => why.as_str(),
+        _ => "the system does not show what it waits for; look as its own user or as root",
+    };
+    Some(format!("process {} cannot be looked at: {why}", process.pid))
+}
+
+/// Only its exit status is left.
+fn is_ended(process: &ProcessEvidence) -> bool {
+    matches!(process.state, 'Z' | 'X') && process.threads.len() <= 1
+}
+
+fn sleeping(first: &Evidence, second: &Evidence) -> Option<String> {
+    pairs(first, second).find_map(|(before, after)| {
+        let mut threads = thread_pairs(before, after);
+        let (_, sleeper) = threads.find(|(earlier, later)| sleeps(earlier, later, after.pid))?;
+        let how = if sleeper.is_plain_sleep() { "sleeps" } else { "waits with a time limit" };
+        Some(format!("{how}{}", at(innermost_of_its_own(&sleeper.frames))))
+    })
+}
+
+/// Has not woken between the looks, and will: as the main thread in any wait with a limit, as another in a plain sleep.
+/// (Helper threads of libraries wait with limits all their lives; a plain sleep is somebody's own.)
+fn sleeps(earlier: &ThreadEvidence, later: &ThreadEvidence, main: u32) -> bool {
+    let unwoken =
+        earlier.switches == later.switches && earlier.waits_by_the_clock() && later.waits_by_the_clock();
+    unwoken && (later.tid == main || later.is_plain_sleep())
+}
+
+fn innermost_of_its_own(frames: &[Frame]) -> Option<&Frame> {
+    frames.iter().find(|frame| !frame.is_standard()).or(frames.first())
+}
+
+fn at(frame: Option<&Frame>) -> String {
+    frame.map_or_else(String::new, |frame| format!(" in {}", frame.place()))
+}
+
+fn place(frame: Option<&Frame>) -> String {
+    frame.map_or_else(|| "no Python".to_owned(), Frame::place)
+}

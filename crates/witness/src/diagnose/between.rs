@@ -1,0 +1,250 @@
+//! Causes between processes, and between a process and others: forks, pipes, pools, sockets, files.
+
+use super::doing::{Doing, doing};
+use super::scene::{Finding, Scene, place_of};
+use super::trail::Step;
+use crate::{ProcessEvidence, Python, ThreadEvidence};
+
+/// A pipe that nobody empties.
+pub(crate) fn full_pipe(scene: &Scene) -> Option<Finding> {
+    let here = scene.here_doing(&[Doing::PipeWrite])?;
+    let parent = scene.parent(here.process).and_then(ProcessEvidence::main_thread);
+    match parent.filter(|parent| matches!(doing(parent), Doing::ChildWait | Doing::ExitChildren)) {
+        Some(parent) if !in_module(parent, "multiprocessing/") => Finding::new(
+            "the child writes to a pipe that is full, while its parent waits for it to end and does not read",
+            "Read while you wait: `out, err = process.communicate()` instead of `process.wait()`, or \
+             `stdout=subprocess.DEVNULL`.",
+        ),
+        Some(_) => Finding::new(
+            "the child writes to a pipe that is full, while its parent waits for it to end and does not read",
+            "Read all results before you `join()` the process that sends them.",
+        ),
+        None => Finding::new(
+            "the pipe it writes to is full, and who should read it does not",
+            "Read from the pipe in a thread of its own, or let it write to a file.",
+        ),
+    }
+}
+
+/// Parent and child, each waiting for the other.
+pub(crate) fn each_other(scene: &Scene) -> Option<Finding> {
+    let here = scene.here()?;
+    let (parent, child) = match scene.trail.iter().rev().find(|step| step.process.pid == here.process.parent)
+    {
+        Some(parent) => (*parent, *here),
+        None => (*here, waiting_child(scene, here)?),
+    };
+    let waits = waits_for_child(parent.doing) && waits_for_parent(child.doing);
+    if !waits || !linked(&parent, &child) {
+        return None;
+    }
+    let cause = format!(
+        "parent and child wait for each other: {} and {}",
+        place_of(parent.thread),
+        place_of_child(&child)
+    );
+    if child.doing == Doing::Stdin || !in_module(child.thread, "multiprocessing/") {
+        return Finding::new(
+            cause,
+            "The child waits for input: give it and close the pipe with `process.communicate(data)`, or \
+             start it with `stdin=subprocess.DEVNULL`.",
+        );
+    }
+    Finding::new(
+        cause,
+        "Let one side send first; tell workers to end with a mark (`queue.put(None)`) before you join \
+         them; wait with `poll(timeout)`.",
+    )
+}
+
+fn waiting_child<'a>(scene: &Scene<'a>, parent: &Step<'a>) -> Option<Step<'a>> {
+    let children = scene.children(parent.process).into_iter();
+    let mut steps = children.filter_map(|process| {
+        let thread = process.main_thread()?;
+        Some(Step { process, thread, doing: doing(thread) })
+    });
+    steps.find(|step| waits_for_parent(step.doing))
+}
+
+fn place_of_child(child: &Step) -> String {
+    if child.thread.frames.is_empty() {
+        return format!("child {} ({})", child.process.pid, child.process.command);
+    }
+    format!("{} in child {}", place_of(child.thread), child.process.pid)
+}
+
+const fn waits_for_child(doing: Doing) -> bool {
+    matches!(
+        doing,
+        Doing::ChildWait | Doing::ChildOutput | Doing::PipeRead | Doing::QueueGet | Doing::ExitChildren
+    )
+}
+
+const fn waits_for_parent(doing: Doing) -> bool {
+    matches!(doing, Doing::PipeRead | Doing::Stdin | Doing::QueueGet)
+}
+
+/// The child waits on something whose other end the parent has.
+fn linked(parent: &Step, child: &Step) -> bool {
+    let Some(inode) = child.thread.wait.as_ref().and_then(|wait| wait.inode) else {
+        // A queue waits for its lock before it reads: what they share is memory.
+        return child.doing == Doing::QueueGet && in_module(child.thread, "multiprocessing/");
+    };
+    let mine = &parent.process.descriptors;
+    // A pipe has one number for both ends; the ends of a socket pair have numbers of their own.
+    mine.pipes.contains(&inode)
+        || child.process.descriptors.sockets.contains(&inode) && !mine.sockets.is_empty()
+}
+
+/// A lock that was held when the process was forked.
+pub(crate) fn fork(scene: &Scene) -> Option<Finding> {
+    let here = scene.here_doing(&[Doing::Lock])?;
+    let parent = scene.parent(here.process)?;
+    if !is_forked(here.process, parent) || here.process.threads.len() > 1 {
+        return None;
+    }
+    let loader = here.thread.frames.iter().any(is_loader);
+    let spawn = if loader {
+        "Start the workers afresh: `DataLoader(…, multiprocessing_context=\"spawn\")`."
+    } else {
+        "Start children afresh instead of forking: `multiprocessing.set_start_method(\"spawn\")` at the \
+         start of the program."
+    };
+    if here.process.descriptors.gpus > 0 || parent.descriptors.gpus > 0 {
+        return Finding::new(
+            "fork after CUDA: the child was forked from a process that uses a GPU, and CUDA does not \
+             survive that",
+            spawn,
+        );
+    }
+    Finding::new(
+        "a lock was held when the process was forked; in the child nobody is left to release it",
+        spawn,
+    )
+}
+
+/// Forked without a new program: its stack goes through the fork, or it is the same Python with the same command line.
+fn is_forked(child: &ProcessEvidence, parent: &ProcessEvidence) -> bool {
+    let forks = |thread: &ThreadEvidence| in_module(thread, "multiprocessing/popen_fork.py");
+    child.main_thread().is_some_and(forks)
+        || (child.command == parent.command && matches!(child.python, Python::Version(_)))
+}
+
+/// Workers of a `DataLoader`.
+pub(crate) fn loader(scene: &Scene) -> Option<Finding> {
+    let here = scene.here()?;
+    let step = scene.trail.iter().find(|step| step.thread.frames.iter().any(is_loader))?;
+    let cause = if step.process.pid == here.process.pid && step.thread.tid == here.thread.tid {
+        "it waits for a batch of a DataLoader, and no worker is at work on one: one was killed, or they \
+         wait for each other"
+            .to_owned()
+    } else {
+        format!("a worker of a DataLoader does not go on: {}", place_of(here.thread))
+    };
+    Finding::new(
+        cause,
+        "Find the place with `num_workers=0`; then `DataLoader(…, timeout=60, \
+         multiprocessing_context=\"spawn\")`.",
+    )
+}
+
+fn is_loader(frame: &crate::Frame) -> bool {
+    frame.file.contains("/torch/utils/data/")
+}
+
+/// A `Pool` with nobody at work.
+pub(crate) fn pool(scene: &Scene) -> Option<Finding> {
+    scene.here_doing(&[Doing::Pool])?;
+    Finding::new(
+        "the workers of the multiprocessing.Pool are idle, yet a result is missing: a worker was killed \
+         and its task is lost",
+        "Use `concurrent.futures.ProcessPoolExecutor`, which raises BrokenProcessPool, or wait with a \
+         limit: `.get(timeout=600)`.",
+    )
+}
+
+/// A question nobody answers.
+pub(crate) fn prompt(scene: &Scene) -> Option<Finding> {
+    scene.here_doing(&[Doing::Stdin])?;
+    Finding::new(
+        "it asks for something on stdin, and nobody answers",
+        "Give the answer as an argument or variable (`--yes`), or start it with stdin from /dev/null.",
+    )
+}
+
+/// A lock or semaphore between processes.
+pub(crate) fn shared_lock(scene: &Scene) -> Option<Finding> {
+    scene.here_doing(&[Doing::SharedLock])?;
+    Finding::new(
+        "a lock or semaphore shared between processes is not released: its holder was killed or ended \
+         without giving it back",
+        "Take it with `with lock:` and end workers by a message, never by `terminate()`; or wait with \
+         `lock.acquire(timeout=60)`.",
+    )
+}
+
+/// The other side of a connection.
+pub(crate) fn socket(scene: &Scene) -> Option<Finding> {
+    let here = scene.here()?;
+    match here.doing {
+        Doing::SocketRead => Finding::new(
+            "the other side of the connection does not answer",
+            "Set a time limit: `socket.setdefaulttimeout(60)`, `requests.get(…, timeout=60)`.",
+        ),
+        Doing::SocketWrite => Finding::new(
+            "the other side of the connection does not read",
+            "Set a time limit: `socket.setdefaulttimeout(60)`; look what the other side does.",
+        ),
+        Doing::Connect => Finding::new(
+            "the other side does not take the connection: wrong address, a firewall, or it is down",
+            "Check the address; set a time limit: `socket.create_connection(address, timeout=30)`.",
+        ),
+        Doing::Accept => Finding::new(
+            "it waits for somebody to connect, and nobody does",
+            "Start the other side, check address and port; set a limit with `server.settimeout(60)`.",
+        ),
+        _ => None,
+    }
+}
+
+/// Somebody else has the file.
+pub(crate) fn file_lock(scene: &Scene) -> Option<Finding> {
+    let here = scene.here_doing(&[Doing::FileLock])?;
+    let file =
+        here.thread.wait.as_ref().and_then(|wait| wait.on.clone()).unwrap_or_else(|| "a file".to_owned());
+    Finding::new(
+        format!("another process holds the lock of {file}"),
+        format!(
+            "Find it with `fuser -v {file}` or `lslocks`; a lock file left by a killed build can be removed."
+        ),
+    )
+}
+
+/// The other end of a pipe.
+pub(crate) fn other_end(scene: &Scene) -> Option<Finding> {
+    scene.here_doing(&[Doing::PipeRead])?;
+    Finding::new(
+        "it reads from a pipe into which nobody writes: the writer ended or failed, and another process \
+         keeps the pipe open",
+        "Close the ends that a process does not use (`connection.close()`), and read with a limit: `if \
+         connection.poll(60): …`.",
+    )
+}
+
+/// A child that does not end, with nothing more known about it.
+pub(crate) fn child(scene: &Scene) -> Option<Finding> {
+    let waiting =
+        scene.trail.iter().find(|step| matches!(step.doing, Doing::ChildWait | Doing::ChildOutput))?;
+    let here = scene.here()?;
+    if here.process.pid == waiting.process.pid {
+        return None;
+    }
+    Finding::new(
+        format!("it waits for child {} ({}), which does not go on", here.process.pid, here.process.command),
+        "Give the wait a limit: `process.wait(timeout=600)`, `subprocess.run(…, timeout=600)`.",
+    )
+}
+
+fn in_module(thread: &ThreadEvidence, module: &str) -> bool {
+    thread.frames.iter().any(|frame| frame.module().is_some_and(|name| name.starts_with(module)))
+}

@@ -1,0 +1,237 @@
+//! What one thread does, in one word: from the Python functions it is in where they are known ones, else from its system call.
+
+use crate::ThreadEvidence;
+use crate::syscall::SHARED_MEMORY;
+
+/// What a thread does.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Doing {
+    /// Waits for a lock of its own process.
+    Lock,
+    /// Waits for a lock that processes share.
+    SharedLock,
+    /// Waits for a semaphore of its own process.
+    Semaphore,
+    /// Waits for an event or a condition.
+    Event,
+    /// Waits for others to arrive as well.
+    Barrier,
+    /// Waits for an item of a queue.
+    QueueGet,
+    /// Waits for room in a queue.
+    QueuePut,
+    /// Waits until a queue has been worked off.
+    QueueJoin,
+    /// Waits for a thread to end.
+    ThreadJoin,
+    /// The program is over, but threads are left.
+    ExitThreads,
+    /// The program is over, but items of a queue between processes have not been read.
+    ExitQueue,
+    /// The program is over, but children are left.
+    ExitChildren,
+    /// Waits for a child to end.
+    ChildWait,
+    /// Waits for a child's output.
+    ChildOutput,
+    /// Waits for a result of a `multiprocessing.Pool`.
+    Pool,
+    /// Waits for the result of a future.
+    Future,
+    /// An asyncio loop that waits.
+    Loop,
+    /// Waits for clients, as servers do.
+    Serving,
+    /// Reads from a pipe that is empty.
+    PipeRead,
+    /// Writes to a pipe that is full.
+    PipeWrite,
+    /// Reads from stdin.
+    Stdin,
+    /// Waits for the other side of a socket.
+    SocketRead,
+    /// Writes to a socket whose other side does not read.
+    SocketWrite,
+    /// Waits for a connection to come.
+    Accept,
+    /// Waits for a connection to be taken.
+    Connect,
+    /// Waits for the lock of a file.
+    FileLock,
+    /// Reads or writes a file or device.
+    File,
+    /// Sleeps.
+    Sleep,
+    /// Waits for something, with a time limit.
+    Timed,
+    /// Is in a C function that waits for something else.
+    Native,
+    /// Is deep in the kernel, where no signal reaches it.
+    Uninterruptible,
+    /// Computes.
+    Running,
+    /// Is stopped from outside.
+    Stopped,
+    /// Has ended.
+    Ended,
+    /// Waits for work, as helpers of a library do all their lives.
+    Idle,
+    /// Not known.
+    Unknown,
+}
+
+type Row = (&'static str, &'static [&'static str], Doing);
+
+/// Functions of Python's own library that wait, and what for.
+const KNOWN: &[Row] = &[
+    ("threading.py", &["_shutdown"], Doing::ExitThreads),
+    ("threading.py", &["join", "_wait_for_tstate_lock"], Doing::ThreadJoin),
+    ("threading.py", &["acquire"], Doing::Semaphore),
+    ("threading.py", &["wait", "wait_for"], Doing::Event),
+    ("queue.py", &["get"], Doing::QueueGet),
+    ("queue.py", &["put"], Doing::QueuePut),
+    ("queue.py", &["join"], Doing::QueueJoin),
+    ("multiprocessing/queues.py", &["get"], Doing::QueueGet),
+    ("multiprocessing/queues.py", &["put"], Doing::QueuePut),
+    ("multiprocessing/queues.py", &["join"], Doing::QueueJoin),
+    ("multiprocessing/queues.py", &["_feed"], Doing::Idle),
+    ("multiprocessing/queues.py", &["_finalize_join"], Doing::ExitQueue),
+    ("multiprocessing/pool.py", &["worker", "_wait_for_updates"], Doing::Idle),
+    ("multiprocessing/pool.py", &["_handle_tasks", "_handle_results", "_handle_workers"], Doing::Idle),
+    ("multiprocessing/pool.py", &["get", "wait", "next", "map", "starmap", "apply", "join"], Doing::Pool),
+    ("multiprocessing/process.py", &["join"], Doing::ChildWait),
+    ("multiprocessing/popen_fork.py", &["wait", "poll"], Doing::ChildWait),
+    ("multiprocessing/util.py", &["_exit_function"], Doing::ExitChildren),
+    (
+        "multiprocessing/connection.py",
+        &["recv", "recv_bytes", "recv_bytes_into", "poll", "wait"],
+        Doing::PipeRead,
+    ),
+    ("multiprocessing/connection.py", &["send", "send_bytes"], Doing::PipeWrite),
+    ("multiprocessing/connection.py", &["accept"], Doing::Accept),
+    ("multiprocessing/synchronize.py", &["__enter__", "acquire"], Doing::SharedLock),
+    ("multiprocessing/synchronize.py", &["wait", "wait_for"], Doing::Event),
+    ("multiprocessing/resource_tracker.py", &["main"], Doing::Idle),
+    ("multiprocessing/forkserver.py", &["main"], Doing::Idle),
+    ("multiprocessing/managers.py", &["serve_forever"], Doing::Serving),
+    ("concurrent/futures/_base.py", &["result", "exception", "wait", "as_completed"], Doing::Future),
+    ("concurrent/futures/_base.py", &["result_iterator"], Doing::Future),
+    ("concurrent/futures/thread.py", &["_worker"], Doing::Idle),
+    ("concurrent/futures/thread.py", &["shutdown"], Doing::ThreadJoin),
+    ("concurrent/futures/thread.py", &["_python_exit"], Doing::ExitThreads),
+    ("concurrent/futures/process.py", &["_process_worker", "wait_result_broken_or_wakeup"], Doing::Idle),
+    ("concurrent/futures/process.py", &["shutdown"], Doing::Future),
+    ("concurrent/futures/process.py", &["_python_exit"], Doing::ExitChildren),
+    ("subprocess.py", &["wait", "_wait", "call", "__exit__"], Doing::ChildWait),
+    ("subprocess.py", &["communicate", "_communicate", "run", "check_output"], Doing::ChildOutput),
+    ("asyncio/base_events.py", &["run_forever", "run_until_complete"], Doing::Loop),
+    ("asyncio/runners.py", &["run"], Doing::Loop),
+    ("socketserver.py", &["serve_forever"], Doing::Serving),
+    ("getpass.py", &["unix_getpass", "getpass"], Doing::Stdin),
+];
+
+/// What this thread does.
+pub(crate) fn doing(thread: &ThreadEvidence) -> Doing {
+    match thread.state {
+        'T' | 't' => Doing::Stopped,
+        'D' => Doing::Uninterruptible,
+        'R' => Doing::Running,
+        'Z' | 'X' => Doing::Ended,
+        _ => by_function(thread).unwrap_or_else(|| by_call(thread)),
+    }
+}
+
+/// The outermost known function before code of others begins: `Queue.join` says more than the lock it waits for.
+fn by_function(thread: &ThreadEvidence) -> Option<Doing> {
+    let inner = || thread.frames.iter().take_while(|frame| frame.is_standard());
+    let has = |module: &str, function: &str| {
+        inner().any(|frame| frame.module() == Some(module) && frame.bare() == function)
+    };
+    let known = inner().filter_map(|frame| {
+        let module = frame.module()?;
+        KNOWN.iter().find(|row| row.0 == module && row.1.contains(&frame.bare()))
+    });
+    let doing = known.last()?.2;
+    Some(match doing {
+        // A barrier waits in functions of the same names as an event.
+        Doing::Event if has("threading.py", "_wait") => Doing::Barrier,
+        // What it does at exit is to wait for the thread that empties a queue.
+        Doing::ExitChildren if has("multiprocessing/queues.py", "_finalize_join") => Doing::ExitQueue,
+        other => other,
+    })
+}
+
+fn by_call(thread: &ThreadEvidence) -> Doing {
+    let Some(wait) = &thread.wait else { return Doing::Unknown };
+    let on = wait.on.as_deref().unwrap_or_default();
+    let socket = on.starts_with("socket");
+    if thread.is_plain_sleep() {
+        return Doing::Sleep;
+    }
+    match wait.call.as_str() {
+        "futex" if wait.timed == Some(true) => Doing::Timed,
+        "futex" if on == SHARED_MEMORY => Doing::SharedLock,
+        "futex" | "futex_waitv" => Doing::Lock,
+        "semop" | "semtimedop" => Doing::SharedLock,
+        "wait4" | "waitid" => Doing::ChildWait,
+        "accept" | "accept4" => Doing::Accept,
+        "connect" => Doing::Connect,
+        "flock" | "fcntl" => Doing::FileLock,
+        "recvfrom" | "recvmsg" | "recvmmsg" => Doing::SocketRead,
+        "sendto" | "sendmsg" => Doing::SocketWrite,
+        "read" | "readv" | "poll" | "ppoll" if wait.fd == Some(0) => Doing::Stdin,
+        "read" | "readv" if on == "pipe" => Doing::PipeRead,
+        "write" | "writev" if on == "pipe" => Doing::PipeWrite,
+        "read" | "readv" | "poll" | "ppoll" if socket => Doing::SocketRead,
+        "write" | "writev" if socket => Doing::SocketWrite,
+        "read" | "readv" | "write" | "writev" | "pread64" | "pwrite64" | "fsync" | "fdatasync" | "ioctl" => {
+            Doing::File
+        }
+        _ if wait.timed == Some(true) => Doing::Timed,
+        _ => Doing::Native,
+    }
+}
+
+impl Doing {
+    /// For the line a person reads: `waiting for a lock`.
+    pub(crate) const fn phrase(self) -> &'static str {
+        match self {
+            Self::Lock => "waiting for a lock",
+            Self::SharedLock => "waiting for a lock shared between processes",
+            Self::Semaphore => "waiting for a semaphore",
+            Self::Event => "waiting for an event",
+            Self::Barrier => "waiting at a barrier",
+            Self::QueueGet => "waiting for an item of a queue",
+            Self::QueuePut => "waiting for room in a queue",
+            Self::QueueJoin => "waiting for a queue to be worked off",
+            Self::ThreadJoin => "waiting for a thread to end",
+            Self::ExitThreads => "waiting at exit for a thread",
+            Self::ExitQueue => "waiting at exit for a queue to be read",
+            Self::ExitChildren => "waiting at exit for a child process",
+            Self::ChildWait => "waiting for a child process to end",
+            Self::ChildOutput => "waiting for the output of a child process",
+            Self::Pool => "waiting for a result of a multiprocessing.Pool",
+            Self::Future => "waiting for the result of a future",
+            Self::Loop => "waiting in an asyncio loop",
+            Self::Serving => "waiting for clients",
+            Self::PipeRead => "reading from an empty pipe",
+            Self::PipeWrite => "writing to a full pipe",
+            Self::Stdin => "reading from stdin",
+            Self::SocketRead => "reading from a socket",
+            Self::SocketWrite => "writing to a socket",
+            Self::Accept => "waiting for a connection",
+            Self::Connect => "connecting",
+            Self::FileLock => "waiting for the lock of a file",
+            Self::File => "reading or writing a file",
+            Self::Sleep => "sleeping",
+            Self::Timed => "waiting with a time limit",
+            Self::Native => "in a C function that does not return",
+            Self::Uninterruptible => "in uninterruptible sleep (D)",
+            Self::Running => "running",
+            Self::Stopped => "stopped",
+            Self::Ended => "ended",
+            Self::Idle => "waiting for work",
+            Self::Unknown => "waiting",
+        }
+    }
+}

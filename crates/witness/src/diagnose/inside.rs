@@ -1,0 +1,222 @@
+//! Causes within one process: locks, queues, events, the interpreter.
+
+use super::doing::Doing;
+use super::scene::{Finding, Scene, own_frame, place_of, threads_doing};
+use crate::frame::Owner;
+use crate::{ProcessEvidence, ThreadEvidence};
+
+/// One thread has Python's own lock and does not give it back.
+pub(crate) fn interpreter_lock(scene: &Scene) -> Option<Finding> {
+    let process = scene.here()?.process;
+    let holder = process.threads.iter().find(|thread| thread.gil)?;
+    let busy = holder.state == 'R';
+    let waits = |thread: &&ThreadEvidence| thread.tid != holder.tid && wants_interpreter(thread, busy);
+    let others = process.threads.iter().filter(waits).count();
+    if others == 0 {
+        return None;
+    }
+    if busy {
+        return Finding::new(
+            format!(
+                "{others} threads wait for Python's own lock (GIL), which {} keeps busy",
+                place_of(holder)
+            ),
+            "Threads share one interpreter: use processes, one per GPU \
+             (`multiprocessing.get_context(\"spawn\")`).",
+        );
+    }
+    Finding::new(
+        format!(
+            "a C function keeps Python's own lock (GIL) while it waits, so that no other thread can go on: {}",
+            place_of(holder)
+        ),
+        "It must give the GIL back: `ctypes.CDLL` instead of `PyDLL`, `with nogil:` in Cython, \
+         `py::gil_scoped_release` in pybind11.",
+    )
+}
+
+/// Waits for the lock of the interpreter, which is a wait of a few milliseconds again and again. While its holder computes,
+/// functions that wait with a limit of their own look the same; while its holder sleeps, they too end up waiting for it.
+fn wants_interpreter(thread: &ThreadEvidence, busy: bool) -> bool {
+    let timed = thread.wait.as_ref().is_some_and(|wait| wait.call == "futex" && wait.timed == Some(true));
+    timed && thread.frames.first().is_some_and(|frame| !busy || !frame.is_standard())
+}
+
+/// Threads that meet in one library's locks.
+pub(crate) fn library(scene: &Scene) -> Option<Finding> {
+    let here = scene.here_doing(&[Doing::Lock])?;
+    let package = innermost_package(here.thread)?;
+    let inside =
+        |thread: &&ThreadEvidence| thread.frames.iter().any(|frame| frame.package() == Some(package));
+    let threads = here.process.threads.iter().filter(inside).count();
+    if threads < 2 {
+        return None;
+    }
+    Finding::new(
+        format!(
+            "{threads} threads are inside {package} and wait for its locks: it does not seem to be made \
+             for threads"
+        ),
+        format!(
+            "Use one process per GPU instead of threads, or run what uses {package} in a stage with \
+             `parallel = 1`."
+        ),
+    )
+}
+
+/// The package whose code waits, with nothing of the user's further in.
+fn innermost_package(thread: &ThreadEvidence) -> Option<&str> {
+    let frame = thread.frames.iter().find(|frame| !frame.is_standard())?;
+    (frame.owner() == Owner::Library).then(|| frame.package()).flatten()
+}
+
+/// Several threads, each waiting for a lock.
+pub(crate) fn deadlock(scene: &Scene) -> Option<Finding> {
+    let here = scene.here_doing(&[Doing::Lock])?;
+    let waiting = python_threads(here.process, Doing::Lock);
+    let other = waiting.iter().find(|thread| thread.tid != here.thread.tid)?;
+    Finding::new(
+        format!(
+            "deadlock: {} threads each wait for a lock, among them {} and {}",
+            waiting.len(),
+            place_of(here.thread),
+            place_of(other)
+        ),
+        "Take the locks in the same order everywhere, or use one lock; `lock.acquire(timeout=60)` shows \
+         which is held.",
+    )
+}
+
+fn python_threads(process: &ProcessEvidence, wanted: Doing) -> Vec<&ThreadEvidence> {
+    threads_doing(process, wanted).into_iter().filter(|thread| !thread.frames.is_empty()).collect()
+}
+
+/// One thread alone waits for a lock.
+pub(crate) fn lock(scene: &Scene) -> Option<Finding> {
+    let here = scene.here_doing(&[Doing::Lock])?;
+    if here.thread.frames.is_empty() {
+        return None;
+    }
+    Finding::new(
+        "a lock is not released: the thread that waits has it already, or its holder ended without \
+         giving it back",
+        "Take it with `with lock:`; where the same thread takes it twice, make it a `threading.RLock()`.",
+    )
+}
+
+/// A semaphore of threads.
+pub(crate) fn semaphore(scene: &Scene) -> Option<Finding> {
+    scene.here_doing(&[Doing::Semaphore])?;
+    Finding::new(
+        "a semaphore is not released: who took it ended, or forgot to give it back",
+        "Take it with `with semaphore:`, which gives it back on errors too.",
+    )
+}
+
+/// `Queue.join` after a worker died.
+pub(crate) fn queue_join(scene: &Scene) -> Option<Finding> {
+    scene.here_doing(&[Doing::QueueJoin])?;
+    Finding::new(
+        "the queue still has items nobody finished: a worker died, or did not call task_done()",
+        "Call `queue.task_done()` in a `finally:` in the worker, and let the worker catch errors so \
+         that it does not die.",
+    )
+}
+
+/// `Queue.get` with nobody to put.
+pub(crate) fn queue_get(scene: &Scene) -> Option<Finding> {
+    scene.here_doing(&[Doing::QueueGet])?;
+    Finding::new(
+        "it waits for an item that nobody puts: the producer ended or failed",
+        "Let the producer put an end mark in a `finally:` (`queue.put(None)`), or get with a limit: \
+         `queue.get(timeout=60)`.",
+    )
+}
+
+/// `Queue.put` with nobody to get.
+pub(crate) fn queue_put(scene: &Scene) -> Option<Finding> {
+    scene.here_doing(&[Doing::QueuePut])?;
+    Finding::new(
+        "the queue is full and nobody takes from it: the consumer ended or failed",
+        "Let the consumer run until it gets an end mark, also after an error; or put with a limit: \
+         `queue.put(item, timeout=60)`.",
+    )
+}
+
+/// A party is missing.
+pub(crate) fn barrier(scene: &Scene) -> Option<Finding> {
+    scene.here_doing(&[Doing::Barrier])?;
+    Finding::new(
+        "a barrier waits for a thread that does not come",
+        "Give it a limit, `threading.Barrier(n, timeout=60)`, and call `barrier.abort()` when a thread fails.",
+    )
+}
+
+/// Nobody sets it.
+pub(crate) fn event(scene: &Scene) -> Option<Finding> {
+    scene.here_doing(&[Doing::Event])?;
+    Finding::new(
+        "it waits for an event that nobody sets: who should have ended or failed",
+        "Set it in a `finally:`, or wait with a limit: `event.wait(timeout=60)`.",
+    )
+}
+
+/// An asyncio loop with nothing to wake it.
+pub(crate) fn event_loop(scene: &Scene) -> Option<Finding> {
+    let here = scene.here_doing(&[Doing::Loop])?;
+    if here.thread.waits_by_the_clock() {
+        return None;
+    }
+    let place = own_frame(&here.thread.frames)
+        .map_or_else(String::new, |frame| format!(" (run from {})", frame.place()));
+    Finding::new(
+        format!(
+            "the asyncio loop has nothing left that would wake it: a task awaits what nobody will do{place}"
+        ),
+        "Await with a limit, `await asyncio.wait_for(…, timeout=60)`; from another thread wake it with \
+         `loop.call_soon_threadsafe(…)`.",
+    )
+}
+
+/// A future that is not done, with nobody at work on it.
+pub(crate) fn future(scene: &Scene) -> Option<Finding> {
+    scene.here_doing(&[Doing::Future])?;
+    Finding::new(
+        "it waits for the result of a future, and nobody works on it: its worker ended, or all workers \
+         wait for each other",
+        "Wait with a limit, `future.result(timeout=600)`; do not wait for futures inside tasks of the \
+         same executor.",
+    )
+}
+
+/// A call into C.
+pub(crate) fn native(scene: &Scene) -> Option<Finding> {
+    let here = scene.here_doing(&[Doing::Native])?;
+    let call = &here.thread.wait.as_ref()?.call;
+    if here.thread.frames.is_empty() {
+        return None;
+    }
+    Finding::new(
+        format!(
+            "a C function called at {} does not return; it sits in the system call {call}",
+            place_of(here.thread)
+        ),
+        "Give that function a time limit of its own if it has one, or call it in a process that can be ended.",
+    )
+}
+
+/// A sleep, or a loop of short ones: one look cannot tell them apart.
+pub(crate) fn by_the_clock(scene: &Scene) -> Option<Finding> {
+    let here = scene.here_doing(&[Doing::Sleep, Doing::Timed])?;
+    if here.thread.frames.is_empty() {
+        return None;
+    }
+    Finding::new(
+        format!(
+            "{} waits by the clock: it sleeps, or looks again and again for something that does not come",
+            place_of(here.thread)
+        ),
+        "If it waits for a file, a process or a flag, give the loop an end: `if time.monotonic() > \
+         deadline: raise TimeoutError`.",
+    )
+}

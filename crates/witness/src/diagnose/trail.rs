@@ -1,0 +1,97 @@
+//! From the main thread to the one that matters: while a thread only waits for others, the cause lies with those.
+
+use super::doing::{Doing, doing};
+use crate::{Evidence, ProcessEvidence, ThreadEvidence};
+
+/// A thread on the way.
+#[derive(Clone, Copy)]
+pub(crate) struct Step<'a> {
+    pub(crate) process: &'a ProcessEvidence,
+    pub(crate) thread: &'a ThreadEvidence,
+    pub(crate) doing: Doing,
+}
+
+/// Longer than any real chain of processes that wait for each other.
+const LONGEST: usize = 16;
+
+/// From the main thread of the main process to where the cause is. Empty if there is nothing to look at.
+pub(crate) fn trail(evidence: &Evidence, main: u32) -> Vec<Step<'_>> {
+    let Some(process) = evidence.process(main).or(evidence.processes.first()) else { return Vec::new() };
+    let mut trail: Vec<Step> = first_alive(process).into_iter().collect();
+    while trail.len() < LONGEST
+        && let Some(step) = trail.last().and_then(|last| next(evidence, &trail, *last))
+    {
+        trail.push(step);
+    }
+    trail
+}
+
+/// A main thread can end before the others do.
+fn first_alive(process: &ProcessEvidence) -> Option<Step<'_>> {
+    let mut steps = process.threads.iter().map(|thread| Step { process, thread, doing: doing(thread) });
+    let main = steps.next()?;
+    if main.doing == Doing::Ended {
+        steps.find(|step| step.doing != Doing::Ended).or(Some(main))
+    } else {
+        Some(main)
+    }
+}
+
+fn next<'a>(evidence: &'a Evidence, trail: &[Step<'a>], last: Step<'a>) -> Option<Step<'a>> {
+    let (threads, children, weakest) = waits_for(last.doing)?;
+    let best = |steps: Vec<Step<'a>>| {
+        let new = |step: &Step| !trail.iter().any(|known| known.thread.tid == step.thread.tid);
+        let fitting =
+            steps.into_iter().filter(|step| new(step) && weight(step.doing).is_some_and(|w| w <= weakest));
+        fitting.min_by_key(|step| (weight(step.doing), step.thread.tid))
+    };
+    let threads = threads.then(|| best(threads_of(last.process))).flatten();
+    threads.or_else(|| children.then(|| best(children_of(evidence, last.process))).flatten())
+}
+
+/// Whether it waits for other threads, for children, and how vague a culprit may be (see [`weight`]).
+const fn waits_for(doing: Doing) -> Option<(bool, bool, u8)> {
+    Some(match doing {
+        Doing::ThreadJoin | Doing::ExitThreads => (true, false, PASSIVE),
+        Doing::ChildWait | Doing::ChildOutput | Doing::ExitChildren => (false, true, PASSIVE),
+        Doing::Pool | Doing::Future => (true, true, PASSIVE),
+        Doing::QueueGet | Doing::QueueJoin | Doing::QueuePut | Doing::Event | Doing::Loop => {
+            (true, true, ON_OTHERS)
+        }
+        Doing::Timed | Doing::Sleep | Doing::Idle => (true, true, ON_OTHERS),
+        Doing::PipeRead => (false, true, ON_OTHERS),
+        _ => return None,
+    })
+}
+
+const STUCK: u8 = 0;
+const ON_OTHERS: u8 = 1;
+const PASSIVE: u8 = 2;
+
+/// How little a thread looks like the culprit; `None`: it cannot be it.
+const fn weight(doing: Doing) -> Option<u8> {
+    Some(match doing {
+        Doing::Idle | Doing::Ended => return None,
+        Doing::Event | Doing::QueueGet | Doing::Timed | Doing::Sleep | Doing::Serving | Doing::Unknown => {
+            PASSIVE
+        }
+        Doing::ThreadJoin
+        | Doing::ChildWait
+        | Doing::ChildOutput
+        | Doing::Pool
+        | Doing::Future
+        | Doing::Loop => ON_OTHERS,
+        _ => STUCK,
+    })
+}
+
+/// Other Python threads; what native threads of libraries wait for, nobody could act on.
+fn threads_of(process: &ProcessEvidence) -> Vec<Step<'_>> {
+    let python = process.threads.iter().filter(|thread| !thread.frames.is_empty());
+    python.map(|thread| Step { process, thread, doing: doing(thread) }).collect()
+}
+
+fn children_of<'a>(evidence: &'a Evidence, parent: &ProcessEvidence) -> Vec<Step<'a>> {
+    let children = evidence.processes.iter().filter(|process| process.parent == parent.pid);
+    children.filter_map(first_alive).collect()
+}

@@ -1,0 +1,125 @@
+//! The files of `/proc` about one process or thread, as plain values. What cannot be read is absent, never an error:
+//! processes end while they are looked at.
+
+use std::collections::HashMap;
+use std::fs;
+use std::path::Path;
+
+/// Longest command line that is kept, in characters.
+const COMMAND: usize = 120;
+
+/// `stat` of a process or thread.
+pub(crate) struct Stat {
+    pub(crate) name: String,
+    pub(crate) state: char,
+    pub(crate) parent: u32,
+    pub(crate) start: u64,
+}
+
+/// `/proc/PID/stat`, or `/proc/PID/task/TID/stat`.
+pub(crate) fn stat(folder: &Path) -> Option<Stat> {
+    parse_stat(&read(&folder.join("stat"))?)
+}
+
+/// The name stands in brackets and may itself hold any of them, so it ends at the last one.
+fn parse_stat(text: &str) -> Option<Stat> {
+    let (open, close) = (text.find('(')?, text.rfind(')')?);
+    let rest: Vec<&str> = text[close + 1..].split_whitespace().collect();
+    Some(Stat {
+        name: text.get(open + 1..close)?.to_owned(),
+        state: rest.first()?.chars().next()?,
+        parent: rest.get(1)?.parse().ok()?,
+        start: rest.get(19)?.parse().ok()?,
+    })
+}
+
+/// How often a thread has been taken off a CPU, of its own will or not.
+pub(crate) fn switches(folder: &Path) -> u64 {
+    let Some(status) = read(&folder.join("status")) else { return 0 };
+    let counts = status.lines().filter_map(|line| line.split_once("voluntary_ctxt_switches:"));
+    counts.filter_map(|(_, count)| count.trim().parse::<u64>().ok()).sum()
+}
+
+/// The command line in one line, or the name in brackets where there is none.
+pub(crate) fn command(folder: &Path, name: &str) -> String {
+    let argv = fs::read(folder.join("cmdline")).unwrap_or_default();
+    let argv: Vec<_> =
+        argv.split(|byte| *byte == 0).filter(|arg| !arg.is_empty()).map(String::from_utf8_lossy).collect();
+    if argv.is_empty() {
+        return format!("[{name}]");
+    }
+    let line: String = argv.join(" ").chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
+    match line.char_indices().nth(COMMAND) {
+        Some((end, _)) => format!("{}…", &line[..end]),
+        None => line,
+    }
+}
+
+/// How many descriptors the process may have, the soft limit.
+pub(crate) fn descriptor_limit(folder: &Path) -> Option<u64> {
+    let limits = read(&folder.join("limits"))?;
+    let line = limits.lines().find_map(|line| line.strip_prefix("Max open files"))?;
+    line.split_whitespace().next()?.parse().ok()
+}
+
+/// The threads of a process, the main one first.
+pub(crate) fn tasks(folder: &Path, pid: u32) -> Vec<u32> {
+    let mut tids = numbers_in(&folder.join("task"));
+    tids.sort_unstable_by_key(|tid| (*tid != pid, *tid));
+    tids
+}
+
+/// A process and all that are below it by their parents: itself first, then its children, then theirs.
+pub fn descendants(root: u32) -> Vec<u32> {
+    let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
+    for pid in numbers_in(Path::new("/proc")) {
+        if let Some(stat) = stat(&Path::new("/proc").join(pid.to_string())) {
+            children.entry(stat.parent).or_default().push(pid);
+        }
+    }
+    let mut found = vec![root];
+    let mut next = 0;
+    while let Some(parent) = found.get(next) {
+        // Removed as it is used: parents read one after another can form a circle when ids are used again.
+        let mut below = children.remove(parent).unwrap_or_default();
+        below.retain(|pid| !found.contains(pid));
+        below.sort_unstable();
+        found.append(&mut below);
+        next += 1;
+    }
+    found
+}
+
+/// The entries of a folder whose names are numbers.
+pub(crate) fn numbers_in(folder: &Path) -> Vec<u32> {
+    let Ok(entries) = fs::read_dir(folder) else { return Vec::new() };
+    entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// A file as text.
+pub(crate) fn read(path: &Path) -> Option<String> {
+    Some(String::from_utf8_lossy(&fs::read(path).ok()?).into_owned())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_name_with_brackets_and_spaces_is_read() {
+        let fields: Vec<String> = (4..=30).map(|field| field.to_string()).collect();
+        let stat = parse_stat(&format!("7 (a) b (c) S {}", fields.join(" "))).unwrap();
+        assert_eq!((stat.name.as_str(), stat.state, stat.parent, stat.start), ("a) b (c", 'S', 4, 22));
+    }
+
+    #[test]
+    fn a_torn_line_is_no_process() {
+        assert!(parse_stat("7 (x").is_none());
+        assert!(parse_stat("7 (x) S 1 2").is_none());
+    }
+
+    #[test]
+    fn the_root_comes_first_even_if_it_is_gone() {
+        assert_eq!(descendants(u32::MAX), [u32::MAX]);
+    }
+}

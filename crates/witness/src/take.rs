@@ -1,0 +1,94 @@
+//! One look at processes: puts together what the other rooms read of each. Reads follow one another, so what moves in
+//! between may show in parts that do not fit; the next look tells.
+
+use std::fs::File;
+use std::os::unix::fs::FileExt;
+use std::path::{Path, PathBuf};
+
+use crate::descriptors::OpenFiles;
+use crate::proc_files::{command, read, stat, switches, tasks};
+use crate::python::{self, PythonThread};
+use crate::sockets::{TcpSockets, tcp_sockets};
+use crate::syscall::{self, Call};
+use crate::{Evidence, ProcessEvidence, ThreadEvidence, Wait};
+
+/// A `struct pollfd`.
+const POLL_ENTRY: usize = 8;
+
+/// Looks at these processes now, without stopping or changing them.
+///
+/// Reads of `/proc` can block for a process that is stuck in the kernel.
+pub fn take(pids: &[u32]) -> Evidence {
+    let open: Vec<(u32, OpenFiles)> =
+        pids.iter().map(|pid| (*pid, OpenFiles::of(&folder_of(*pid)))).collect();
+    let tcp =
+        if open.iter().any(|(_, files)| files.any_socket()) { tcp_sockets() } else { TcpSockets::new() };
+    let processes = open.iter().filter_map(|(pid, files)| look_at(*pid, files, &tcp));
+    Evidence { processes: processes.collect() }
+}
+
+fn folder_of(pid: u32) -> PathBuf {
+    Path::new("/proc").join(pid.to_string())
+}
+
+fn look_at(pid: u32, files: &OpenFiles, tcp: &TcpSockets) -> Option<ProcessEvidence> {
+    let folder = folder_of(pid);
+    let stat = stat(&folder)?;
+    let tids = tasks(&folder, pid);
+    let (python, mut stacks) = python::look(pid, &folder, &tids);
+    let look = Look { folder: &folder, files, tcp };
+    let threads = tids.iter().filter_map(|tid| look.thread(*tid, stacks.remove(tid).unwrap_or_default()));
+    Some(ProcessEvidence {
+        pid,
+        parent: stat.parent,
+        start: stat.start,
+        command: command(&folder, &stat.name),
+        state: stat.state,
+        threads: threads.collect(),
+        python,
+        descriptors: files.summary(tcp),
+        tcp_bytes: files.tcp_bytes(tcp),
+    })
+}
+
+/// What the threads of one process have in common.
+struct Look<'a> {
+    folder: &'a Path,
+    files: &'a OpenFiles,
+    tcp: &'a TcpSockets,
+}
+
+impl Look<'_> {
+    fn thread(&self, tid: u32, python: PythonThread) -> Option<ThreadEvidence> {
+        let folder = self.folder.join("task").join(tid.to_string());
+        let stat = stat(&folder)?;
+        Some(ThreadEvidence {
+            tid,
+            name: python.name.unwrap_or(stat.name),
+            state: stat.state,
+            wait: self.wait(&folder),
+            switches: switches(&folder),
+            gil: python.gil,
+            frames: python.frames,
+        })
+    }
+
+    fn wait(&self, folder: &Path) -> Option<Wait> {
+        let call = syscall::parse(&read(&folder.join("syscall"))?)?;
+        let mut wait = call.wait();
+        if wait.fd.is_none() {
+            wait.fd = self.polled(&call);
+        }
+        self.files.explain(&mut wait, self.tcp);
+        Some(wait)
+    }
+
+    /// The descriptor of a poll that waits for a single one, as reads with a time limit do.
+    fn polled(&self, call: &Call) -> Option<u32> {
+        let (address, 1) = call.poll_list()? else { return None };
+        let mut entry = [0; POLL_ENTRY];
+        File::open(self.folder.join("mem")).ok()?.read_exact_at(&mut entry, address).ok()?;
+        let fd = i32::from_ne_bytes([entry[0], entry[1], entry[2], entry[3]]);
+        u32::try_from(fd).ok()
+    }
+}

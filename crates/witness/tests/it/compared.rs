@@ -1,0 +1,152 @@
+//! Every rule by which two looks differ, one at a time.
+
+use gpulane_witness::{Change, Evidence, Python, compare};
+
+use crate::by_hand::{process, seen, thread, wait};
+
+fn frozen() -> Evidence {
+    seen(vec![process(10)])
+}
+
+/// A second look that differs from the first by this alone.
+fn after(change: impl FnOnce(&mut Evidence)) -> Change {
+    let mut second = frozen();
+    change(&mut second);
+    compare(&frozen(), &second)
+}
+
+fn moved(change: &Change) -> bool {
+    matches!(change, Change::Moved(_))
+}
+
+#[test]
+fn the_same_twice_is_frozen() {
+    assert_eq!(after(|_| {}), Change::Frozen);
+}
+
+/// What happened between the looks, and what it does to the second.
+type Happened = (&'static str, fn(&mut Evidence));
+
+#[test]
+fn whatever_differs_is_life() {
+    let changes: &[Happened] = &[
+        ("a process ended", |seen| seen.processes.clear()),
+        ("a process was started", |seen| seen.processes.push(process(11))),
+        ("the id belongs to another", |seen| seen.processes[0].start = 101),
+        ("a thread was started", |seen| {
+            seen.processes[0].threads.push(thread(11, wait("futex", Some(false)), &[]));
+        }),
+        ("a thread ended", |seen| seen.processes[0].threads.clear()),
+        ("it runs", |seen| seen.processes[0].threads[0].state = 'R'),
+        ("it is deep in the kernel now", |seen| seen.processes[0].threads[0].state = 'D'),
+        ("the innermost line", |seen| seen.processes[0].threads[0].frames[0].line = 13),
+        ("an outer line", |seen| seen.processes[0].threads[0].frames[1].line = 41),
+        ("one frame less", |seen| drop(seen.processes[0].threads[0].frames.pop())),
+        ("it was woken", |seen| seen.processes[0].threads[0].switches = 8),
+        ("another call", |seen| seen.processes[0].threads[0].wait = Some(wait("read", Some(false)))),
+        ("now with a limit", |seen| {
+            seen.processes[0].threads[0].wait = Some(wait("futex", Some(true)));
+            seen.processes[0].threads[0].switches = 8;
+        }),
+        ("traffic", |seen| seen.processes[0].tcp_bytes = 1),
+        ("another program", |seen| seen.processes[0].command = "other".to_owned()),
+    ];
+    for (what, change) in changes {
+        let change = after(change);
+        assert!(moved(&change), "{what}: {change:?}");
+    }
+}
+
+#[test]
+fn the_places_are_named() {
+    let change = after(|seen| seen.processes[0].threads[0].frames[0].line = 15);
+    assert_eq!(change, Change::Moved("train.py:12 → train.py:15".to_owned()));
+}
+
+#[test]
+fn what_is_stopped_is_neither_frozen_nor_alive() {
+    assert!(matches!(after(|seen| seen.processes[0].state = 'T'), Change::Stopped(_)));
+    assert!(matches!(after(|seen| seen.processes[0].threads[0].state = 't'), Change::Stopped(_)));
+    let mut first = frozen();
+    first.processes[0].state = 'T';
+    assert!(matches!(compare(&first, &frozen()), Change::Stopped(_)), "stopped at the first look");
+}
+
+#[test]
+fn a_ticker_beside_a_frozen_thread_is_no_life() {
+    let with_ticker = |switches: u64, call: &str| {
+        let mut evidence = frozen();
+        let mut ticker = thread(11, wait(call, Some(true)), &["lib:tqdm/_monitor.py:60 run"]);
+        ticker.switches = switches;
+        evidence.processes[0].threads.push(ticker);
+        evidence
+    };
+    assert_eq!(compare(&with_ticker(1, "futex"), &with_ticker(9, "futex")), Change::Frozen);
+    assert_eq!(compare(&with_ticker(1, "futex"), &with_ticker(9, "poll")), Change::Frozen);
+    assert_eq!(
+        compare(&with_ticker(1, "futex"), &with_ticker(1, "futex")),
+        Change::Frozen,
+        "a helper's long wait"
+    );
+}
+
+#[test]
+fn a_main_loop_that_polls_in_vain_is_frozen() {
+    let polling = |switches: u64| {
+        let mut evidence = frozen();
+        evidence.processes[0].threads[0] =
+            thread(10, wait("clock_nanosleep", Some(true)), &["train.py:12 step"]);
+        evidence.processes[0].threads[0].switches = switches;
+        evidence
+    };
+    assert_eq!(compare(&polling(1), &polling(9)), Change::Frozen);
+    assert_eq!(compare(&polling(1), &polling(1)), Change::Sleeping("sleeps in train.py:12".to_owned()));
+}
+
+#[test]
+fn a_sleep_in_any_process_or_thread_is_a_sleep() {
+    let mut child = frozen();
+    let mut sleeper = process(11);
+    sleeper.threads[0] = thread(11, wait("poll", Some(true)), &["train.py:3 fetch"]);
+    child.processes.push(sleeper);
+    assert_eq!(compare(&child, &child), Change::Sleeping("waits with a time limit in train.py:3".to_owned()));
+
+    let mut beside = frozen();
+    beside.processes[0].threads.push(thread(12, wait("nanosleep", Some(true)), &[]));
+    assert!(matches!(compare(&beside, &beside), Change::Sleeping(_)));
+}
+
+#[test]
+fn what_cannot_be_looked_at_is_never_frozen() {
+    let mut dark = frozen();
+    dark.processes[0].python = Python::Unreadable("not allowed".to_owned());
+    dark.processes[0].threads[0].wait = None;
+    dark.processes[0].threads[0].frames.clear();
+    let change = compare(&dark, &dark);
+    assert_eq!(change, Change::Moved("process 10 cannot be looked at: not allowed".to_owned()));
+
+    let mut beside = frozen();
+    beside.processes.extend(dark.processes);
+    beside.processes[1].pid = 11;
+    assert!(moved(&compare(&beside, &beside)), "one that can be seen does not speak for the other");
+}
+
+#[test]
+fn a_child_that_has_ended_but_is_not_reaped_hides_nothing() {
+    let mut evidence = frozen();
+    let mut ended = process(11);
+    ended.state = 'Z';
+    ended.threads[0].state = 'Z';
+    ended.threads[0].wait = None;
+    ended.threads[0].frames.clear();
+    evidence.processes.push(ended);
+    assert_eq!(compare(&evidence, &evidence), Change::Frozen);
+}
+
+#[test]
+fn deep_in_the_kernel_twice_is_frozen() {
+    let mut stuck = frozen();
+    stuck.processes[0].state = 'D';
+    stuck.processes[0].threads[0].state = 'D';
+    assert_eq!(compare(&stuck, &stuck), Change::Frozen);
+}

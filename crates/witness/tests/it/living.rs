@@ -1,0 +1,221 @@
+//! Real programs that live, however quiet: none of them may ever look frozen.
+
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::thread::{JoinHandle, sleep, spawn};
+use std::time::{Duration, Instant};
+
+use gpulane_witness::{Change, Python, Surroundings, compare, diagnose, take};
+use rustix::process::Signal;
+
+use crate::subject::Subject;
+
+/// Looked at so often, one after the other.
+const LOOKS: usize = 8;
+
+/// A peer that takes one connection and sends a byte every now and then, or never.
+struct Peer {
+    port: u16,
+    over: Arc<AtomicBool>,
+    serving: Option<JoinHandle<()>>,
+}
+
+impl Peer {
+    fn start(talks: bool) -> Self {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let port = listener.local_addr().unwrap().port();
+        let over = Arc::new(AtomicBool::new(false));
+        let seen = Arc::clone(&over);
+        let serving = spawn(move || {
+            let (mut connection, _) = listener.accept().unwrap();
+            while !seen.load(Ordering::Relaxed) {
+                if talks && connection.write_all(b"x").is_err() {
+                    return;
+                }
+                sleep(Duration::from_millis(20));
+            }
+        });
+        Self { port, over, serving: Some(serving) }
+    }
+}
+
+impl Drop for Peer {
+    fn drop(&mut self) {
+        self.over.store(true, Ordering::Relaxed);
+        // It may still wait for its connection.
+        let _ = TcpStream::connect(("127.0.0.1", self.port)).and_then(|mut stream| stream.read(&mut [0]));
+        self.serving.take().unwrap().join().unwrap();
+    }
+}
+
+/// Connects, reports that it is there, and reads for ever.
+fn reader(limit: &str) -> String {
+    format!(
+        r"
+import socket, sys
+s = socket.create_connection(('127.0.0.1', int(sys.argv[1])))
+s.settimeout({limit})
+while True:
+    s.recv(1)
+"
+    )
+}
+
+fn is_at(evidence: &gpulane_witness::Evidence, place: (&str, u32)) -> bool {
+    let frames =
+        evidence.processes.iter().flat_map(|process| &process.threads).flat_map(|thread| &thread.frames);
+    frames.into_iter().any(|frame| frame.file.ends_with(place.0) && frame.line == place.1)
+}
+
+#[test]
+fn a_waiter_with_traffic_is_never_frozen() {
+    for limit in ["None", "3600"] {
+        let peer = Peer::start(true);
+        let subject = Subject::with_arguments(&reader(limit), &[&peer.port.to_string()]);
+        subject.until(|evidence, _| is_at(evidence, ("job.py", 6)));
+        for _ in 0..LOOKS {
+            let (_, change) = subject.look_twice();
+            assert!(matches!(change, Change::Moved(_)), "limit {limit}: {change:?}");
+        }
+    }
+}
+
+#[test]
+fn a_peer_that_says_nothing_is_a_hang_or_a_wait_by_the_clock() {
+    let peer = Peer::start(false);
+    let subject = Subject::with_arguments(&reader("None"), &[&peer.port.to_string()]);
+    let evidence = subject.until_frozen();
+    let stuck = diagnose(&evidence, &Surroundings { main: subject.pid(), ..Surroundings::default() });
+    assert!(
+        stuck
+            .evidence
+            .starts_with(&format!("reading from a socket (socket 127.0.0.1:{}) in job.py:6", peer.port)),
+        "{stuck:?}"
+    );
+    assert!(stuck.cause.unwrap().contains("does not answer"));
+
+    let peer = Peer::start(false);
+    let subject = Subject::with_arguments(&reader("3600"), &[&peer.port.to_string()]);
+    subject.until(|evidence, change| is_at(evidence, ("job.py", 6)) && matches!(change, Change::Sleeping(_)));
+}
+
+#[test]
+fn a_sleeper_sleeps() {
+    let subject = Subject::start("import time\ntime.sleep(3600)\n");
+    let sleeping = Change::Sleeping("sleeps in job.py:2".to_owned());
+    subject.until(|_, change| *change == sleeping);
+}
+
+#[test]
+fn a_thread_that_sleeps_while_the_main_one_joins_it() {
+    let subject = Subject::start(
+        "import threading, time\nt = threading.Thread(target=time.sleep, args=(3600,))\nt.start()\nt.join()\n",
+    );
+    subject.until(|evidence, change| is_at(evidence, ("job.py", 4)) && matches!(change, Change::Sleeping(_)));
+}
+
+#[test]
+fn a_child_that_sleeps_while_its_parent_waits() {
+    let subject = Subject::start("import subprocess\nsubprocess.run(['sleep', '3600'])\n");
+    subject.until(|evidence, change| evidence.processes.len() == 2 && matches!(change, Change::Sleeping(_)));
+}
+
+#[test]
+fn a_busy_loop_moves() {
+    let subject = Subject::start("x = 0\nwhile True: x += 1\n");
+    for _ in 0..LOOKS {
+        let (_, change) = subject.look_twice();
+        assert!(matches!(change, Change::Moved(_)), "{change:?}");
+    }
+}
+
+#[test]
+fn work_that_comes_through_a_queue_now_and_then_moves() {
+    let subject = Subject::start(
+        r"
+import queue, threading, time
+q = queue.Queue()
+def worker():
+    while True: q.get()
+threading.Thread(target=worker, daemon=True).start()
+while True:
+    time.sleep(0.02)
+    q.put(1)
+",
+    );
+    subject.until(|evidence, _| is_at(evidence, ("job.py", 8)));
+    for _ in 0..LOOKS {
+        let (_, change) = subject.look_twice();
+        assert!(matches!(change, Change::Moved(_)), "{change:?}");
+    }
+}
+
+#[test]
+fn a_stopped_process_is_stopped_and_goes_on() {
+    let subject = Subject::start("import threading\nthreading.Event().wait()\n");
+    subject.until_frozen();
+    subject.signal(Signal::STOP);
+    let evidence = subject.until(|_, change| matches!(change, Change::Stopped(_)));
+    let stuck = diagnose(&evidence, &Surroundings { main: subject.pid(), ..Surroundings::default() });
+    assert!(stuck.remedy.unwrap().contains(&format!("kill -CONT {}", subject.pid())));
+    subject.signal(Signal::CONT);
+    subject.until_frozen();
+}
+
+#[test]
+fn what_ends_is_left_out_and_counts_as_life() {
+    let program = "import subprocess, sys\np = subprocess.Popen(['sleep', '3600'])\nsys.stdin.read()\np.kill()\np.wait()\n\
+                   while True: pass\n";
+    let mut subject = Subject::start(program);
+    let first = subject.until(|evidence, _| is_at(evidence, ("job.py", 3)));
+    subject.close_stdin();
+    let second = subject.until(|evidence, _| evidence.processes.len() == 1);
+    assert_eq!(compare(&first, &second), Change::Moved("a process ended".to_owned()));
+    assert!(take(&[u32::MAX]).processes.is_empty());
+}
+
+#[test]
+fn versions_names_and_descriptors_are_seen() {
+    let subject = Subject::start(
+        "import threading\nt = threading.Thread(target=threading.Event().wait, name='helper')\nt.start()\nt.join()\n",
+    );
+    let evidence = subject.until_frozen();
+    let process = &evidence.processes[0];
+    assert!(
+        matches!(&process.python, Python::Version(version) if version.starts_with('3')),
+        "{:?}",
+        process.python
+    );
+    assert_eq!(
+        process.threads.iter().map(|thread| thread.name.as_str()).collect::<Vec<_>>(),
+        ["MainThread", "helper"]
+    );
+    assert!(process.command.ends_with("job.py"));
+    assert_eq!(process.descriptors.standard[0].as_deref(), Some("pipe"));
+    assert_eq!(process.descriptors.standard[1].as_deref(), Some("/dev/null"));
+    assert!(process.descriptors.open >= 3 && process.descriptors.limit.is_some());
+}
+
+/// Says how long a look takes; run it with `--ignored --nocapture`.
+#[test]
+#[ignore = "a measurement, not a claim"]
+#[allow(clippy::print_stderr)]
+fn a_look_at_many_threads() {
+    let subject = Subject::start(
+        r"
+import threading
+never = threading.Event()
+for _ in range(200): threading.Thread(target=never.wait).start()
+",
+    );
+    let evidence = subject
+        .until(|evidence, change| *change == Change::Frozen && evidence.processes[0].threads.len() == 201);
+    let began = Instant::now();
+    let rounds = 5;
+    for _ in 0..rounds {
+        take(&[subject.pid()]);
+    }
+    eprintln!("{} threads: {:?} a look", evidence.processes[0].threads.len(), began.elapsed() / rounds);
+}

@@ -1,0 +1,11 @@
+//! What the witness sees of real Python processes, and what it makes of evidence written by hand.
+
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "helpers of tests are tests")]
+
+mod by_hand;
+mod causes;
+mod compared;
+mod full;
+mod living;
+mod subject;
+mod zoo;

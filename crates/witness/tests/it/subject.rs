@@ -1,0 +1,105 @@
+//! A Python program to look at, ended with all it started when the test is over.
+
+use std::os::unix::process::CommandExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::OnceLock;
+use std::thread::sleep;
+use std::time::{Duration, Instant};
+
+use gpulane_witness::{Change, Evidence, compare, descendants, take};
+use rustix::process::{Pid, Signal, kill_process_group};
+use tempfile::TempDir;
+
+/// Long enough for a loaded machine; reached only by a test that fails.
+const DEADLINE: Duration = Duration::from_mins(1);
+/// Between two looks.
+const GAP: Duration = Duration::from_millis(250);
+
+pub(crate) struct Subject {
+    child: Child,
+    _folder: TempDir,
+}
+
+impl Subject {
+    /// Runs this program as `job.py`.
+    pub(crate) fn start(program: &str) -> Self {
+        Self::with_arguments(program, &[])
+    }
+
+    pub(crate) fn with_arguments(program: &str, arguments: &[&str]) -> Self {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("job.py");
+        std::fs::write(&path, program).unwrap();
+        let child = Command::new(python())
+            .arg(&path)
+            .args(arguments)
+            .stdin(Stdio::piped())
+            .stdout(Stdio::null())
+            .process_group(0)
+            .spawn()
+            .unwrap();
+        Self { child, _folder: folder }
+    }
+
+    pub(crate) fn pid(&self) -> u32 {
+        self.child.id()
+    }
+
+    pub(crate) fn look(&self) -> Evidence {
+        take(&descendants(self.pid()))
+    }
+
+    /// Two looks, one after the other.
+    pub(crate) fn look_twice(&self) -> (Evidence, Change) {
+        let first = self.look();
+        sleep(GAP);
+        let second = self.look();
+        let change = compare(&first, &second);
+        (second, change)
+    }
+
+    /// Looks until two looks show this.
+    pub(crate) fn until(&self, wanted: impl Fn(&Evidence, &Change) -> bool) -> Evidence {
+        let deadline = Instant::now() + DEADLINE;
+        loop {
+            let (evidence, change) = self.look_twice();
+            if wanted(&evidence, &change) {
+                return evidence;
+            }
+            let shown = gpulane_witness::in_full(&evidence, "at the deadline");
+            assert!(Instant::now() < deadline, "still {change:?}:\n{shown}");
+        }
+    }
+
+    pub(crate) fn until_frozen(&self) -> Evidence {
+        self.until(|_, change| *change == Change::Frozen)
+    }
+
+    /// Ends its stdin.
+    pub(crate) fn close_stdin(&mut self) {
+        drop(self.child.stdin.take());
+    }
+
+    pub(crate) fn signal(&self, signal: Signal) {
+        let group = Pid::from_raw(i32::try_from(self.pid()).unwrap()).unwrap();
+        kill_process_group(group, signal).unwrap();
+    }
+}
+
+impl Drop for Subject {
+    fn drop(&mut self) {
+        self.signal(Signal::KILL);
+        self.child.wait().unwrap();
+    }
+}
+
+/// The interpreter itself: what is on the path may be a script that looks for it.
+fn python() -> &'static PathBuf {
+    static FOUND: OnceLock<PathBuf> = OnceLock::new();
+    FOUND.get_or_init(|| {
+        let asked =
+            Command::new("python3").args(["-c", "import sys; print(sys.executable)"]).output().unwrap();
+        PathBuf::from(String::from_utf8(asked.stdout).unwrap().trim())
+    })
+}

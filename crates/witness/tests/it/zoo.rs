@@ -1,0 +1,365 @@
+//! Real programs that hang: each is seen as frozen, with its place, cause and remedy.
+
+use gpulane_model::Millis;
+use gpulane_witness::{Surroundings, diagnose};
+
+use crate::subject::Subject;
+
+/// Runs a program until it is frozen; then the line must name the place and the cause must be this one.
+fn hangs(program: &str, place: &str, cause: &str) {
+    let subject = Subject::start(program);
+    let evidence = subject.until_frozen();
+    let around = Surroundings { main: subject.pid(), quiet: Millis::seconds(600), gpu: None };
+    let stuck = diagnose(&evidence, &around);
+    let shown = format!("{stuck:#?}\n{}", gpulane_witness::in_full(&evidence, "seen"));
+    assert!(stuck.evidence.contains(place), "no `{place}` in {shown}");
+    assert!(stuck.evidence.contains("quiet for 10 min"), "{shown}");
+    assert!(stuck.cause.as_deref().is_some_and(|found| found.contains(cause)), "no `{cause}` in {shown}");
+    assert!(stuck.remedy.is_some(), "{shown}");
+}
+
+#[test]
+fn locks_taken_in_different_order() {
+    hangs(
+        r"
+import threading
+a, b, met = threading.Lock(), threading.Lock(), threading.Barrier(2)
+def one():
+    with a:
+        met.wait()
+        with b: pass
+def two():
+    with b:
+        met.wait()
+        with a: pass
+threads = [threading.Thread(target=f) for f in (one, two)]
+for t in threads: t.start()
+for t in threads: t.join()
+",
+        "waiting for a lock in job.py:7 (one)",
+        "deadlock: 2 threads each wait for a lock, among them job.py:7 (one) and job.py:11 (two)",
+    );
+}
+
+#[test]
+fn a_heartbeat_does_not_hide_a_deadlock() {
+    hangs(
+        r"
+import threading
+quit = threading.Event()
+def heartbeat():
+    while not quit.wait(0.2): pass
+threading.Thread(target=heartbeat, daemon=True).start()
+lock = threading.Lock()
+lock.acquire()
+lock.acquire()
+",
+        "waiting for a lock in job.py:9 (<module>)",
+        "a lock is not released",
+    );
+}
+
+#[test]
+fn a_lock_held_across_a_fork() {
+    hangs(
+        r"
+import multiprocessing, threading, time
+lock = threading.Lock()
+held = threading.Event()
+def keep():
+    with lock:
+        held.set()
+        threading.Event().wait()
+threading.Thread(target=keep, daemon=True).start()
+held.wait()
+def work():
+    with lock: pass
+p = multiprocessing.get_context('fork').Process(target=work)
+p.start()
+p.join()
+",
+        "waiting for a lock in job.py:12 (work) in child",
+        "a lock was held when the process was forked",
+    );
+}
+
+#[test]
+fn a_plain_fork_is_recognised_too() {
+    hangs(
+        r"
+import os, threading
+lock = threading.Lock()
+lock.acquire()
+if os.fork() == 0:
+    lock.acquire()
+os.wait()
+",
+        "waiting for a lock in job.py:6 (<module>) in child",
+        "a lock was held when the process was forked",
+    );
+}
+
+#[test]
+fn a_child_that_fills_a_pipe() {
+    hangs(
+        r#"
+import subprocess, sys
+p = subprocess.Popen([sys.executable, "-c", "print('x' * 1000000)"], stdout=subprocess.PIPE)
+p.wait()
+"#,
+        "job.py:4 waits for it",
+        "while its parent waits for it to end and does not read",
+    );
+}
+
+#[test]
+fn a_question_on_stdin() {
+    hangs("name = input('name? ')\n", "reading from stdin in job.py:1", "nobody answers");
+}
+
+#[test]
+fn a_queue_whose_worker_died() {
+    hangs(
+        r"
+import queue, threading
+threading.excepthook = lambda _: None
+q = queue.Queue()
+def worker():
+    q.get()
+    raise ValueError
+threading.Thread(target=worker).start()
+q.put(1)
+q.join()
+",
+        "waiting for a queue to be worked off in job.py:10",
+        "did not call task_done()",
+    );
+}
+
+#[test]
+fn a_queue_that_nobody_fills() {
+    hangs(
+        "import queue\nqueue.Queue().get()\n",
+        "waiting for an item of a queue in job.py:2",
+        "an item that nobody puts",
+    );
+}
+
+#[test]
+fn a_pool_whose_worker_was_killed() {
+    hangs(
+        r"
+import multiprocessing, os, signal
+def work(x):
+    os.kill(os.getpid(), signal.SIGKILL)
+if __name__ == '__main__':
+    pool = multiprocessing.get_context('fork').Pool(2)
+    pool.apply_async(work, (1,)).get()
+",
+        "waiting for a result of a multiprocessing.Pool in job.py:7",
+        "a worker was killed and its task is lost",
+    );
+}
+
+#[test]
+fn a_thread_that_holds_up_the_exit() {
+    hangs(
+        r"
+import threading
+def forever():
+    threading.Event().wait()
+threading.Thread(target=forever).start()
+",
+        "waiting for an event in job.py:4 (forever)",
+        "is not a daemon and does not end: job.py:4 (forever)",
+    );
+}
+
+#[test]
+fn an_exit_function_that_does_not_return() {
+    hangs(
+        r"
+import atexit, threading
+@atexit.register
+def farewell():
+    threading.Event().wait()
+",
+        "waiting for an event in job.py:5 (farewell)",
+        "a function called at exit (atexit) does not return: job.py:5 (farewell)",
+    );
+}
+
+#[test]
+fn parent_and_child_that_wait_for_each_other() {
+    hangs(
+        r"
+import multiprocessing
+def child(c):
+    c.recv()
+if __name__ == '__main__':
+    a, b = multiprocessing.Pipe()
+    multiprocessing.get_context('fork').Process(target=child, args=(b,)).start()
+    a.recv()
+",
+        "reading from an empty pipe in job.py:4 (child) in child",
+        "parent and child wait for each other: job.py:8 (<module>) and job.py:4 (child)",
+    );
+}
+
+#[test]
+fn a_child_that_waits_for_input_its_parent_does_not_give() {
+    hangs(
+        r#"
+import subprocess
+p = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+p.wait()
+"#,
+        "reading from stdin in child",
+        "parent and child wait for each other: job.py:4 (<module>)",
+    );
+}
+
+#[test]
+fn a_semaphore_that_is_not_given_back() {
+    hangs(
+        "import threading\ns = threading.Semaphore(1)\ns.acquire()\ns.acquire()\n",
+        "waiting for a semaphore in job.py:4",
+        "a semaphore is not released",
+    );
+}
+
+#[test]
+fn a_semaphore_between_processes() {
+    hangs(
+        "import multiprocessing\ns = multiprocessing.Semaphore(1)\ns.acquire()\ns.acquire()\n",
+        "waiting for a lock shared between processes in job.py:4",
+        "shared between processes is not released",
+    );
+}
+
+#[test]
+fn an_asyncio_loop_that_nothing_wakes() {
+    hangs(
+        r"
+import asyncio
+async def main():
+    await asyncio.get_running_loop().create_future()
+asyncio.run(main())
+",
+        "waiting in an asyncio loop in job.py:5",
+        "nothing left that would wake it",
+    );
+}
+
+#[test]
+fn a_c_function_that_does_not_return() {
+    hangs(
+        "import ctypes\nctypes.CDLL(None).pause()\n",
+        "in a C function that does not return (pause) in job.py:2",
+        "a C function called at job.py:2",
+    );
+}
+
+#[test]
+fn a_c_function_that_keeps_the_interpreter() {
+    hangs(
+        r"
+import ctypes, threading
+inside = threading.Event()
+def call():
+    inside.set()
+    ctypes.PyDLL(None).pause()
+threading.Thread(target=call).start()
+inside.wait()
+x = 0
+while True: x += 1
+",
+        "in a C function that does not return (pause) in job.py:6 (call)",
+        "keeps Python's own lock (GIL) while it waits",
+    );
+}
+
+#[test]
+fn a_file_that_another_has_locked() {
+    hangs(
+        r"
+import fcntl
+a, b = open(__file__), open(__file__)
+fcntl.flock(a, fcntl.LOCK_EX)
+fcntl.flock(b, fcntl.LOCK_EX)
+",
+        "job.py) in job.py:5",
+        "another process holds the lock of",
+    );
+}
+
+#[test]
+fn a_thread_pool_whose_task_waits_for_another() {
+    hangs(
+        r"
+from concurrent.futures import ThreadPoolExecutor
+pool = ThreadPoolExecutor(1)
+def outer():
+    return pool.submit(int).result()
+print(pool.submit(outer).result())
+",
+        "waiting for the result of a future in job.py:5 (outer)",
+        "waits for the result of a future",
+    );
+}
+
+#[test]
+fn a_queue_between_processes_that_is_not_read() {
+    hangs(
+        r"
+import multiprocessing
+def work(q):
+    q.put('x' * 1000000)
+if __name__ == '__main__':
+    context = multiprocessing.get_context('fork')
+    q = context.Queue()
+    p = context.Process(target=work, args=(q,))
+    p.start()
+    p.join()
+",
+        "job.py:10 waits for it",
+        "items it put on a multiprocessing.Queue have not been read",
+    );
+}
+
+#[test]
+fn a_library_that_is_not_made_for_threads() {
+    hangs(
+        r"
+import os, sys, threading
+folder = os.path.join(os.path.dirname(__file__), 'site-packages', 'fidlib')
+os.makedirs(folder)
+with open(os.path.join(folder, '__init__.py'), 'w') as f:
+    f.write('''
+import threading
+lock = threading.Lock()
+lock.acquire()
+def compute():
+    lock.acquire()
+''')
+sys.path.insert(0, os.path.dirname(folder))
+import fidlib
+def score():
+    fidlib.compute()
+threads = [threading.Thread(target=score) for _ in range(4)]
+for t in threads: t.start()
+for t in threads: t.join()
+",
+        "waiting for a lock in job.py:16 (score), inside fidlib (__init__.py:6), job.py:19 waits for it, 5 threads",
+        "4 threads are inside fidlib",
+    );
+}
+
+#[test]
+fn a_loop_that_looks_for_what_does_not_come() {
+    hangs(
+        "import os, time\nwhile not os.path.exists('/nonexistent'):\n    time.sleep(0.05)\n",
+        "sleeping in job.py:3",
+        "looks again and again for something that does not come",
+    );
+}
