@@ -1,0 +1,6 @@
+"""The job after: notes that it runs."""
+
+import os
+
+with open(os.environ["GPULANE_OUT"] + "/ran", "w"):
+    pass

@@ -1,0 +1,13 @@
+"""What a job says to gpulane, and gets from it. Works, and does no harm, where no gpulane is.
+
+    import gpulane
+
+    config = gpulane.config()              # this job's config
+    out = gpulane.out()                    # where its output belongs
+    gpulane.log(step=10, loss=0.31)        # metrics; each is a sign of life
+    gpulane.done()                         # the work is finished: an exit that hangs is ended and counts as success
+"""
+
+from ._job import config, done, log, out
+
+__all__ = ["config", "done", "log", "out"]

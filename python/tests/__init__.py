@@ -1,0 +1,1 @@
+"""Tests of the package, with the standard library alone."""

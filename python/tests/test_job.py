@@ -1,0 +1,218 @@
+"""What a job says to gpulane arrives, and without a gpulane nothing happens."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import threading
+import unittest
+from pathlib import Path
+from typing import Any, Dict, Iterator, List
+from unittest import mock
+
+import gpulane
+
+HERE = Path(__file__).resolve().parent
+
+
+class Scalar:
+    """As numpy and torch have them."""
+
+    def __init__(self, value: Any) -> None:
+        self.value = value
+
+    def item(self) -> Any:
+        if isinstance(self.value, list):
+            raise ValueError("only one element tensors can be converted to Python scalars")
+        return self.value
+
+
+class InATemporaryFolder(unittest.TestCase):
+    """Each test has a folder of its own and an environment without a gpulane."""
+
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("GPULANE_")}
+        patch = mock.patch.dict(os.environ, clean, clear=True)
+        patch.start()
+        self.addCleanup(patch.stop)
+
+    @contextlib.contextmanager
+    def inside(self, folder: Path) -> Iterator[None]:
+        before = os.getcwd()
+        os.chdir(folder)
+        try:
+            yield
+        finally:
+            os.chdir(before)
+
+
+class Metrics(InATemporaryFolder):
+    def setUp(self) -> None:
+        super().setUp()
+        self.file = self.folder / "metrics.jsonl"
+        os.environ["GPULANE_METRICS"] = str(self.file)
+
+    def lines(self) -> List[Dict[str, Any]]:
+        return [json.loads(line) for line in self.file.read_text().splitlines()]
+
+    def test_a_call_is_a_line_with_its_time(self) -> None:
+        gpulane.log(step=1, loss=0.5, note="warm", best=True, missing=None)
+        gpulane.log(step=2)
+        first, second = self.lines()
+        self.assertRegex(first.pop("time"), r"^\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{3}Z$")
+        self.assertEqual(first, {"step": 1, "loss": 0.5, "note": "warm", "best": True, "missing": None})
+        self.assertEqual(second["step"], 2)
+
+    def test_nothing_is_printed(self) -> None:
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            gpulane.log(step=1)
+        self.assertEqual(printed.getvalue(), "")
+
+    def test_what_json_lacks_is_said_in_words(self) -> None:
+        gpulane.log(a=float("nan"), b=float("inf"), c=float("-inf"), d=[float("nan"), 1.0])
+        line = self.lines()[0]
+        self.assertEqual([line[key] for key in "abcd"], ["NaN", "Infinity", "-Infinity", ["NaN", 1.0]])
+
+    def test_scalars_of_libraries_are_numbers(self) -> None:
+        gpulane.log(a=Scalar(3), b=Scalar(0.25), c=Scalar(float("nan")), d={"x": Scalar(True)})
+        line = self.lines()[0]
+        self.assertEqual([line[key] for key in "abcd"], [3, 0.25, "NaN", {"x": True}])
+
+    def test_anything_else_is_told_in_short(self) -> None:
+        gpulane.log(whole=Scalar([1, 2]), path=Path("a/b"), long="x" * 5000)
+        line = self.lines()[0]
+        self.assertIn("Scalar", line["whole"])
+        self.assertEqual(line["path"], "a/b")
+        self.assertEqual(len(line["long"]), 1000)
+
+    def test_lines_of_many_threads_do_not_mix(self) -> None:
+        def write(thread: int) -> None:
+            for step in range(200):
+                gpulane.log(thread=thread, step=step, text="x" * 300)
+
+        threads = [threading.Thread(target=write, args=(number,)) for number in range(8)]
+        for thread in threads:
+            thread.start()
+        for thread in threads:
+            thread.join()
+        seen = {(line["thread"], line["step"]) for line in self.lines()}
+        self.assertEqual(len(seen), 8 * 200)
+
+    def test_a_forked_child_writes_by_itself(self) -> None:
+        gpulane.log(who="parent")
+        child = os.fork()
+        if child == 0:
+            gpulane.log(who="child")
+            os._exit(0)
+        os.waitpid(child, 0)
+        gpulane.log(who="parent")
+        self.assertEqual([line["who"] for line in self.lines()], ["parent", "child", "parent"])
+
+    def test_a_file_that_cannot_be_written_does_not_end_the_job(self) -> None:
+        os.environ["GPULANE_METRICS"] = str(self.folder / "missing" / "metrics.jsonl")
+        gpulane.log(step=1)
+
+    def test_without_a_gpulane_nothing_happens(self) -> None:
+        del os.environ["GPULANE_METRICS"]
+        gpulane.log(step=1)
+        self.assertEqual(os.listdir(self.folder), [])
+
+
+class Done(InATemporaryFolder):
+    def test_the_file_is_made_and_the_bell_rung(self) -> None:
+        control = self.folder / "control"
+        control.mkdir()
+        os.mkfifo(control / "bell")
+        bell = os.open(control / "bell", os.O_RDONLY | os.O_NONBLOCK)
+        self.addCleanup(os.close, bell)
+        os.environ.update(GPULANE_DONE=str(self.folder / "done"), GPULANE_RUN=str(self.folder))
+        gpulane.done()
+        self.assertTrue((self.folder / "done").exists())
+        self.assertEqual(os.read(bell, 10), b"!")
+
+    def test_a_bell_nobody_hears_does_not_matter(self) -> None:
+        (self.folder / "control").mkdir()
+        os.mkfifo(self.folder / "control" / "bell")
+        os.environ.update(GPULANE_DONE=str(self.folder / "done"), GPULANE_RUN=str(self.folder))
+        gpulane.done()
+        gpulane.done()
+        self.assertTrue((self.folder / "done").exists())
+
+    def test_what_was_printed_is_written_before(self) -> None:
+        script = "import os, gpulane; print('last words'); gpulane.done(); os._exit(0)"
+        environment = {**os.environ, "GPULANE_DONE": str(self.folder / "done"), "PYTHONPATH": str(HERE.parent)}
+        environment.pop("PYTHONUNBUFFERED", None)
+        printed = subprocess.run([sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE, check=True)
+        self.assertEqual(printed.stdout, b"last words\n")
+
+    def test_a_place_that_is_gone_is_an_error_with_its_name(self) -> None:
+        os.environ["GPULANE_DONE"] = str(self.folder / "missing" / "done")
+        with self.assertRaisesRegex(OSError, "cannot be told that the work is done"):
+            gpulane.done()
+
+    def test_without_a_gpulane_nothing_happens(self) -> None:
+        gpulane.done()
+        self.assertEqual(os.listdir(self.folder), [])
+
+
+class Config(InATemporaryFolder):
+    def test_it_comes_from_gpulane_first(self) -> None:
+        file = self.folder / "config.json"
+        file.write_text('{"from": "file"}')
+        with mock.patch.object(sys, "argv", ["train.py", "--config", '{"from": "argument"}']):
+            self.assertEqual(gpulane.config(), {"from": "argument"})
+            os.environ["GPULANE_CONFIG_FILE"] = str(file)
+            self.assertEqual(gpulane.config(), {"from": "file"})
+            os.environ["GPULANE_CONFIG"] = '{"from": "gpulane"}'
+            self.assertEqual(gpulane.config(), {"from": "gpulane"})
+
+    def test_by_hand_it_is_text_or_a_path(self) -> None:
+        file = self.folder / "config.json"
+        file.write_text('{"lr": 0.1}')
+        for argv in (["--config", str(file)], [f"--config={file}"], ['--config={"lr": 0.1}'], ["-v", "--config", '{"lr": 0.1}']):
+            with self.subTest(argv=argv), mock.patch.object(sys, "argv", ["train.py", *argv]):
+                self.assertEqual(gpulane.config(), {"lr": 0.1})
+
+    def test_without_any_it_is_empty(self) -> None:
+        for argv in ([], ["--config"], ["--configure", "x"]):
+            with self.subTest(argv=argv), mock.patch.object(sys, "argv", ["train.py", *argv]):
+                self.assertEqual(gpulane.config(), {})
+
+    def test_what_is_no_object_is_named(self) -> None:
+        for text, what in (("[1]", "must be a JSON object, not list"), ("{", "is not JSON")):
+            os.environ["GPULANE_CONFIG"] = text
+            with self.subTest(text=text), self.assertRaisesRegex(ValueError, f"GPULANE_CONFIG {what}"):
+                gpulane.config()
+
+
+class Out(InATemporaryFolder):
+    def test_it_is_where_gpulane_says(self) -> None:
+        os.environ["GPULANE_OUT"] = str(self.folder / "a" / "out")
+        self.assertEqual(gpulane.out(), self.folder / "a" / "out")
+        self.assertTrue(gpulane.out().is_dir())
+
+    def test_without_a_gpulane_it_is_made_here(self) -> None:
+        with self.inside(self.folder):
+            self.assertEqual(gpulane.out(), Path("out"))
+            self.assertTrue((self.folder / "out").is_dir())
+
+
+class Import(unittest.TestCase):
+    def test_it_brings_nothing_heavy(self) -> None:
+        script = "import sys; before = set(sys.modules); import gpulane; print(*sorted(set(sys.modules) - before))"
+        environment = {**os.environ, "PYTHONPATH": str(HERE.parent)}
+        done = subprocess.run([sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE, check=True, text=True)
+        heavy = {"numpy", "torch", "cupy", "subprocess", "multiprocessing", "threading", "asyncio", "socket", "logging"}
+        self.assertEqual(heavy & set(done.stdout.split()), set())
+
+
+if __name__ == "__main__":
+    unittest.main()

@@ -1,0 +1,9 @@
+"""A call into a C library never returns."""
+# stuck: system call pause
+# at: c_call.py:stuck here
+
+import ctypes
+
+library = ctypes.CDLL(None)
+print("calling", flush=True)
+library.pause()  # stuck here
