@@ -77,6 +77,8 @@ pub enum Input {
         attempt: Attempt,
         /// How that is known, for a person: `called gpulane.done()`.
         because: String,
+        /// What it does instead of exiting, once that was looked at. May come later, beside the same `because`.
+        doing: Option<String>,
         /// It is known to be frozen: it is ended now, not after the stage's grace.
         frozen: bool,
     },

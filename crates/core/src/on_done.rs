@@ -17,19 +17,28 @@ pub(crate) struct Findings {
     pub(crate) frozen: Option<Stuck>,
     /// How it is known that its work is done.
     pub(crate) done: Option<String>,
+    /// What it does instead of exiting, where that is known.
+    doing: Option<String>,
     /// Its exit was not what it should have been, yet it counts as succeeded; why, for a person.
     lingered: Option<String>,
 }
 
 impl Core {
-    pub(crate) fn on_work_done(&mut self, job: JobId, attempt: Attempt, because: String, frozen: bool) {
+    pub(crate) fn on_work_done(
+        &mut self,
+        job: JobId,
+        attempt: Attempt,
+        because: String,
+        doing: Option<String>,
+        frozen: bool,
+    ) {
         if !self.runs_freely(job, attempt) {
             return;
         }
         let known = self.is_done(job);
-        if !known {
-            self.findings.entry(job).or_default().done = Some(because);
-        }
+        let findings = self.findings.entry(job).or_default();
+        findings.done.get_or_insert(because);
+        findings.doing = doing.or(findings.doing.take());
         if frozen {
             self.end_lingering(job, STAYED, Manner::Gently);
         } else if !known {
@@ -58,7 +67,8 @@ impl Core {
     fn note_lingered(&mut self, job: JobId, how: &str) {
         let Some(findings) = self.findings.get_mut(&job) else { return };
         let because = findings.done.as_deref().unwrap_or("finished its work");
-        findings.lingered = Some(format!("{because}, then {how}"));
+        let doing = findings.doing.take().filter(|_| how == STAYED).map(|doing| format!(": {doing}"));
+        findings.lingered = Some(format!("{because}, then {how}{}", doing.unwrap_or_default()));
     }
 
     /// Whether a job that ended in this way, with its work done, has succeeded. One that reports an error itself has not.

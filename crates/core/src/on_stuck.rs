@@ -44,7 +44,8 @@ impl Core {
         findings: Findings,
         mut failure: Failure,
     ) {
-        (failure.reason, failure.message) = (FailReason::Hang, findings.frozen.map(in_short));
+        let Stuck { evidence, cause, remedy } = findings.frozen.unwrap_or_default();
+        failure = Failure { reason: FailReason::Hang, message: Some(evidence), cause, remedy, ..failure };
         if self.hang_action(job) == HangAction::Fail {
             self.jobs[job.index()].failures += 1;
             return self.fail(job, attempt, failure);
@@ -72,10 +73,4 @@ impl Core {
             self.later.push(Effect::Terminate { job, attempt, manner });
         }
     }
-}
-
-/// Evidence, cause and remedy in one line.
-fn in_short(stuck: Stuck) -> String {
-    let cause = stuck.cause.map(|cause| format!("cause: {cause}"));
-    [Some(stuck.evidence), cause, stuck.remedy].into_iter().flatten().collect::<Vec<_>>().join("; ")
 }

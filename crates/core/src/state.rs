@@ -128,8 +128,8 @@ impl Core {
             Input::Stuck { job, attempt, quiet, frozen, stuck } => {
                 self.on_stuck(job, attempt, quiet, frozen, stuck);
             }
-            Input::WorkDone { job, attempt, because, frozen } => {
-                self.on_work_done(job, attempt, because, frozen);
+            Input::WorkDone { job, attempt, because, doing, frozen } => {
+                self.on_work_done(job, attempt, because, doing, frozen);
             }
             Input::Pressure { saturated } => self.on_pressure(saturated),
             Input::JobPublished { job, attempt } => self.on_job_published(job, attempt),

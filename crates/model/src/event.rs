@@ -259,6 +259,12 @@ pub struct Failure {
     /// More for a person: the error at the start, the limit that was passed.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub message: Option<String>,
+    /// Why it froze, where that is a known cause.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub cause: Option<String>,
+    /// What to do about that cause.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub remedy: Option<String>,
     /// From start to end.
     #[serde(default)]
     pub seconds: f64,
@@ -326,7 +332,17 @@ impl FailReason {
 impl Failure {
     /// A failure of this class, with nothing more known yet.
     pub const fn because(reason: FailReason) -> Self {
-        Self { reason, code: None, signal: None, message: None, seconds: 0.0, peak_vram: None, shared: false }
+        Self {
+            reason,
+            code: None,
+            signal: None,
+            message: None,
+            cause: None,
+            remedy: None,
+            seconds: 0.0,
+            peak_vram: None,
+            shared: false,
+        }
     }
 
     /// The failure of a process that ended like this.

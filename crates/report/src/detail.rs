@@ -51,6 +51,10 @@ fn facts(of: &Snapshot<'_>, job: JobId, stands: &Standing) -> Vec<(&'static str,
         }
     }
     facts.extend(suspicion_facts(of, job));
+    if let JobStatus::Failed(failure) = &of.state.job(job).status {
+        facts.extend(failure.cause.as_deref().map(|cause| ("cause:", safe(cause).into_owned())));
+        facts.extend(failure.remedy.as_deref().map(|remedy| ("remedy:", safe(remedy).into_owned())));
+    }
     if stands.attempts > 0 {
         let allowed = of.plan.stage_of(job).retries;
         let retries = match allowed {

@@ -13,7 +13,7 @@ use crate::palette::{Palette, Style};
 use crate::standing;
 use crate::teller::final_failure;
 use crate::text::{fit, jobs, number, plural, shell, shown};
-use crate::watch_words::stacks;
+use crate::watch_words::{advice, stacks};
 
 /// Failures told in full.
 const FAILURES: usize = 10;
@@ -84,6 +84,8 @@ fn failures(of: &Summed<'_>, run: &str, lines: &mut Vec<String>) {
         if of.state.job(job).attempts == 0 {
             continue;
         }
+        let advice = advice(failure.cause.as_deref(), failure.remedy.as_deref(), of.palette);
+        lines.extend(advice.map(|advice| format!("  {advice}")));
         if let Some(stacks) = stacks(of.dir, of.plan, of.state, job) {
             let what = of.palette.paint(Style::Dim, "where it was stuck:");
             lines.push(format!("  {what} {}", shown(&stacks)));

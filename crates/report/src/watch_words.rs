@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use gpulane_journal::RunDir;
-use gpulane_model::{Attempt, Event, JobId, Plan, RunState, Stuck, Suspicion};
+use gpulane_model::{Attempt, Event, JobId, Plan, RunState, Suspicion};
 
 use crate::clean::safe;
 use crate::palette::Palette;
@@ -14,9 +14,12 @@ use crate::text::{ago, seconds};
 pub(crate) fn watch_lines(event: &Event, palette: Palette) -> Vec<String> {
     let alert = palette.alert();
     match event {
-        Event::HangSuspected { job, quiet, frozen, stuck, .. } => {
-            let line = format!("{alert} {job} {}: {}", silence(*frozen, *quiet), safe(&stuck.evidence));
-            [line].into_iter().chain(advice(stuck, palette).map(|advice| format!("    {advice}"))).collect()
+        Event::HangSuspected { job, frozen, stuck, .. } => {
+            // How long is part of the evidence.
+            let how = if *frozen { "is frozen" } else { "is quiet" };
+            let line = format!("{alert} {job} {how}: {}", safe(&stuck.evidence));
+            let advice = advice(stuck.cause.as_deref(), stuck.remedy.as_deref(), palette);
+            [line].into_iter().chain(advice.map(|advice| format!("    {advice}"))).collect()
         }
         Event::JobLingered { job, because, .. } => {
             vec![format!("{alert} {job} {}; it counts as succeeded", safe(because))]
@@ -46,10 +49,8 @@ fn silence(frozen: bool, quiet: f64) -> String {
 }
 
 /// `a lock held across a fork → start processes with spawn`
-fn advice(stuck: &Stuck, palette: Palette) -> Option<String> {
-    let cause = stuck.cause.as_deref().map(safe);
-    let remedy = stuck.remedy.as_deref().map(safe);
-    match (cause, remedy) {
+pub(crate) fn advice(cause: Option<&str>, remedy: Option<&str>, palette: Palette) -> Option<String> {
+    match (cause.map(safe), remedy.map(safe)) {
         (Some(cause), Some(remedy)) => Some(format!("{cause} {} {remedy}", palette.leads_to())),
         (cause, remedy) => cause.or(remedy).map(std::borrow::Cow::into_owned),
     }

@@ -10,7 +10,7 @@ use scene::{Scene, at, plan};
 
 fn stuck() -> Stuck {
     Stuck {
-        evidence: "waiting for a lock in cleanfid.py:88, 7 threads, GPU 0%".into(),
+        evidence: "waiting for a lock in cleanfid.py:88, 7 threads, GPU 0% for 10 min".into(),
         cause: Some("a library that is not safe in threads".into()),
         remedy: Some("use processes".into()),
     }
@@ -51,8 +51,8 @@ fn a_silence_a_freeze_and_what_is_left_are_told_in_lines() {
     assert_eq!(
         err.take(),
         "\
-! train/a quiet for 10m 00s: waiting for a lock in cleanfid.py:88, 7 threads, GPU 0%
-! train/a frozen for 10m 00s: waiting for a lock in cleanfid.py:88, 7 threads, GPU 0%
+! train/a is quiet: waiting for a lock in cleanfid.py:88, 7 threads, GPU 0% for 10 min
+! train/a is frozen: waiting for a lock in cleanfid.py:88, 7 threads, GPU 0% for 10 min
     a library that is not safe in threads → use processes
 ! train/b left 1 process behind; ended: python3 (pid 7) held stdout
 ✗ 2 processes of train/b (7, 8) outlived SIGKILL: state D in nvidia_close; the run goes on
@@ -128,7 +128,7 @@ fn a_job_without_life_is_seen_in_status_while_that_lasts() {
     let expected = "\
   process:  5000
   life:     none: frozen for 10m 00s, seen 12 s ago
-  stuck:    waiting for a lock in cleanfid.py:88, 7 threads, GPU 0%
+  stuck:    waiting for a lock in cleanfid.py:88, 7 threads, GPU 0% for 10 min
   cause:    a library that is not safe in threads
   remedy:   use processes
 ";

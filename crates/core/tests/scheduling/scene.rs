@@ -216,7 +216,13 @@ impl Story {
     /// Its work is done.
     pub(crate) fn done(&mut self, name: &str, attempt: u32, frozen: bool) -> Vec<String> {
         let (job, attempt) = (self.job(name), Attempt(attempt));
-        self.step(Input::WorkDone { job, attempt, because: "called gpulane.done()".into(), frozen })
+        self.step(Input::WorkDone {
+            job,
+            attempt,
+            because: "called gpulane.done()".into(),
+            doing: None,
+            frozen,
+        })
     }
 
     pub(crate) fn pressure(&mut self, saturated: bool) -> Vec<String> {
@@ -329,7 +335,14 @@ fn tell_event(event: &Event) -> String {
         Event::JobSucceeded { job, seconds, .. } => format!("{job} succeeded in {seconds} s"),
         Event::JobFailed { job, attempt, failure } => {
             let shared = if failure.shared { " (shared)" } else { "" };
-            format!("{job} failed at #{attempt}{shared}: {} in {} s", failure.describe(), failure.seconds)
+            let why: Vec<&str> =
+                [&failure.cause, &failure.remedy].into_iter().flatten().map(|text| &**text).collect();
+            let why = if why.is_empty() { String::new() } else { format!(" ({})", why.join(", ")) };
+            format!(
+                "{job} failed at #{attempt}{shared}: {}{why} in {} s",
+                failure.describe(),
+                failure.seconds
+            )
         }
         Event::JobRetrying { job, attempt, delay } => format!("{job} retries as #{attempt} in {delay} s"),
         Event::JobSkipped { job, because } => format!("{job} skipped: {because}"),

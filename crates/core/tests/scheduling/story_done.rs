@@ -39,6 +39,20 @@ fn one_that_is_done_has_its_grace_and_is_then_ended_with_success() {
 }
 
 #[test]
+fn what_it_does_instead_of_exiting_is_told_too() {
+    let mut run = done();
+    let doing = Some("waiting for a thread in log.py:7".to_owned());
+    let (job, attempt, because) = (run.job("train/0"), Attempt(1), "called gpulane.done()".to_owned());
+    assert_eq!(run.step(Input::WorkDone { job, attempt, because, doing, frozen: false }), [""; 0]);
+    run.fired(linger(&run));
+    run.signalled("train/0", 1, 9);
+    assert_eq!(
+        run.published("train/0", 1)[0],
+        "train/0 lingered: called gpulane.done(), then did not exit: waiting for a thread in log.py:7"
+    );
+}
+
+#[test]
 fn one_that_exits_in_time_is_a_plain_success() {
     let mut run = done();
     assert_eq!(run.exited("train/0", 1, 0), ["publish train/0"]);

@@ -11,7 +11,7 @@ fn watched(jobs: u32, action: HangAction) -> Stage {
 
 const FROZEN: &str = "train/0 is frozen for 600 s: waiting for a lock in fid.py:88";
 const FAILED: &str =
-    "hang: waiting for a lock in fid.py:88; cause: a library that is not safe in threads; use processes";
+    "hang: waiting for a lock in fid.py:88 (a library that is not safe in threads, use processes)";
 
 #[test]
 fn a_suspicion_is_told_and_changes_nothing() {

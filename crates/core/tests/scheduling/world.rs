@@ -212,7 +212,13 @@ impl<'a> World<'a> {
         if let Input::JobExited { job, attempt, .. } = input {
             let (quiet, stuck) = (Millis(1), Stuck::default());
             self.old.push(Input::Stuck { job, attempt, quiet, frozen: true, stuck });
-            self.old.push(Input::WorkDone { job, attempt, because: "late".into(), frozen: true });
+            self.old.push(Input::WorkDone {
+                job,
+                attempt,
+                because: "late".into(),
+                doing: None,
+                frozen: true,
+            });
         }
         self.step(input);
     }
@@ -261,7 +267,7 @@ impl<'a> World<'a> {
         let input = if mood < 180 {
             Input::Stuck { job, attempt, quiet: Millis(1), frozen, stuck: Stuck::default() }
         } else {
-            Input::WorkDone { job, attempt, because: "said so".into(), frozen }
+            Input::WorkDone { job, attempt, because: "said so".into(), doing: None, frozen }
         };
         self.step(input);
     }

@@ -153,7 +153,7 @@ pub(crate) fn threads_doing(process: &ProcessEvidence, wanted: Doing) -> Vec<&Th
 
 /// `10 min`, `2 h 5 min`, `40 s`.
 fn in_words(quiet: Millis) -> String {
-    let seconds = quiet.0.div_ceil(1000);
+    let seconds = (quiet.0 + 500) / 1000;
     match (seconds / 3600, seconds / 60 % 60, seconds) {
         (0, 0 | 1, seconds) => format!("{seconds} s"),
         (0, minutes, _) => format!("{minutes} min"),

@@ -38,7 +38,7 @@ impl Results {
 
     /// How it is known that the work is done.
     pub(super) fn because(&self) -> String {
-        format!("wrote its result ({}) and went quiet", self.declared)
+        format!("wrote its result ({})", self.declared)
     }
 }
 

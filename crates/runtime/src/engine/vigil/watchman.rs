@@ -29,6 +29,8 @@ const WALK_SHARE: u32 = 400;
 /// The part of the usual limit after which a job with its results written counts as lingering, and the most that may be.
 const LINGER_PART: u64 = 10;
 const LINGER_MOST: Millis = Millis::seconds(60);
+/// The last part of a job's grace, in which it is looked at why it does not exit.
+const STAY_PART: u64 = 4;
 
 pub(super) struct Watchman {
     dir: RunDir,
@@ -59,11 +61,22 @@ struct Charge {
     stacks: PathBuf,
     /// When to look next.
     due: Millis,
-    /// Evidence is wanted.
-    wanted: bool,
-    look: Option<Look>,
+    /// When to see why it is still there, its work being done.
+    stays: Option<Millis>,
+    /// Evidence is wanted, and for what.
+    wanted: Option<Question>,
+    look: Option<(Question, Look)>,
     /// The piece that later ones are compared with.
     first: Option<Evidence>,
+}
+
+/// What evidence is to tell.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Question {
+    /// Why it is silent.
+    Silence,
+    /// Why it does not exit.
+    Stay,
 }
 
 impl Watchman {
@@ -151,7 +164,8 @@ impl Watchman {
             mark: Some(dir.done_file(plan, job, attempt)),
             stacks: dir.stacks_file(plan, job, attempt),
             due,
-            wanted: false,
+            stays: None,
+            wanted: None,
             look: None,
             first: None,
         }
@@ -174,12 +188,17 @@ impl Watchman {
 
     /// Whose work is done by their own word.
     fn see_marks(&mut self) {
+        let now = self.now();
         for (job, charge) in &mut self.charges {
             if charge.mark.as_deref().is_some_and(marks::is_done) {
                 charge.mark = None;
-                let because = "called gpulane.done()".to_owned();
-                let (job, attempt) = (*job, charge.attempt);
-                self.mailbox.tell(Input::WorkDone { job, attempt, because, frozen: false });
+                let grace = self.plan.stage_of(*job).grace;
+                // In time for the answer to be there when the grace is over.
+                charge.stays = Some(now.after(Millis(grace.0 - grace.0 / STAY_PART)));
+                self.mailbox.tell(charge.done(*job, None));
+            }
+            if charge.look.is_none() && charge.stays.is_some_and(|at| at <= now) {
+                (charge.stays, charge.wanted) = (None, Some(Question::Stay));
             }
         }
     }
@@ -200,12 +219,13 @@ impl Watchman {
             let output = charge.writings.bytes().wrapping_add(results.unwrap_or(0));
             if let Some(signs) = charge.sight.glance(output, beats) {
                 charge.vigil.look(now, signs);
-                charge.wanted = false;
+                charge.want_for_silence(false);
             } else if self.walk_at <= now || table.is_some() {
                 let begun = cpu_time();
                 let table = table.get_or_insert_with(Table::read);
                 let signs = charge.sight.look(table, output, beats);
-                charge.wanted = charge.vigil.look(now, signs) == Wish::Evidence;
+                let wanted = charge.vigil.look(now, signs) == Wish::Evidence;
+                charge.want_for_silence(wanted);
                 let tick = charge.vigil.next_look(now).since(now);
                 let cost = cpu_time().saturating_sub(begun) * WALK_SHARE;
                 let pause = Millis(u64::try_from(cost.as_millis()).unwrap_or(u64::MAX)).min(tick);
@@ -223,16 +243,19 @@ impl Watchman {
     }
 
     fn ask_for_evidence(&mut self) {
+        let now = self.now();
         for (job, charge) in &mut self.charges {
-            if !charge.wanted || charge.look.is_some() {
-                continue;
+            let Some(question) = charge.wanted.filter(|_| charge.look.is_none()) else { continue };
+            let what = match question {
+                Question::Silence => format!("no sign of life for {}", charge.vigil.quiet(now)),
+                Question::Stay => "its work is done, and it does not exit".to_owned(),
+            };
+            let title = format!("{}, attempt {}: {what}", self.plan.job_name(*job), charge.attempt);
+            let look = self.lookers.look(charge.sight.pids(), charge.stacks.clone(), title);
+            charge.look = look.map(|look| (question, look));
+            if charge.look.is_some() {
+                charge.wanted = None;
             }
-            let name = self.plan.job_name(*job);
-            let quiet =
-                charge.vigil.quiet(Millis(u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(0)));
-            let title = format!("{name}, attempt {}: no sign of life for {quiet}", charge.attempt);
-            charge.look = self.lookers.look(charge.sight.pids(), charge.stacks.clone(), title);
-            charge.wanted = charge.look.is_none();
         }
     }
 
@@ -242,11 +265,17 @@ impl Watchman {
             self.charges.iter().filter(|(_, charge)| charge.look.is_some()).map(|(job, _)| *job).collect();
         for job in awaited {
             let Some(charge) = self.charges.get_mut(&job) else { continue };
-            let Some(look) = charge.look.take() else { continue };
-            match self.lookers.answer(look) {
-                Answer::NotYet(look) => charge.look = Some(look),
-                Answer::Here(evidence) => self.on_evidence(job, now, evidence),
-                Answer::Never => {
+            let Some((question, look)) = charge.look.take() else { continue };
+            match (self.lookers.answer(look), question) {
+                (Answer::NotYet(look), _) => charge.look = Some((question, look)),
+                (Answer::Here(evidence), Question::Silence) => self.on_evidence(job, now, evidence),
+                (Answer::Here(evidence), Question::Stay) => {
+                    let around = Surroundings { main: charge.main_id(), ..Surroundings::default() };
+                    let doing = looks::words(&evidence, &around).evidence;
+                    self.mailbox.tell(charge.done(job, Some(doing)));
+                }
+                (Answer::Never, Question::Stay) => {}
+                (Answer::Never, Question::Silence) => {
                     let quiet = charge.vigil.quiet(now);
                     let evidence = "its processes cannot be looked at: /proc does not answer".to_owned();
                     let stuck = Stuck { evidence, ..Stuck::default() };
@@ -273,18 +302,19 @@ impl Watchman {
         let quiet = charge.vigil.quiet(now);
         let judgement = charge.vigil.on_evidence(now, seen);
         let gpu = pulse.and_then(|pulse| pulse.load).map(|load| GpuSight { load, ..GpuSight::default() });
-        let main = charge.main.as_raw_nonzero().get().unsigned_abs();
+        let main = charge.main_id();
         let stuck = || looks::words(&evidence, &Surroundings { quiet, gpu, main });
         let attempt = charge.attempt;
         let input = match judgement {
             Judgement::Nothing => None,
             Judgement::Suspect => Some(Input::Stuck { job, attempt, quiet, frozen: false, stuck: stuck() }),
-            Judgement::Frozen => {
-                Some(Input::Stuck { job, attempt, quiet, frozen: !in_the_dark, stuck: stuck() })
+            Judgement::Frozen | Judgement::Lingers if in_the_dark => {
+                Some(Input::Stuck { job, attempt, quiet, frozen: false, stuck: stuck() })
             }
+            Judgement::Frozen => Some(Input::Stuck { job, attempt, quiet, frozen: true, stuck: stuck() }),
             Judgement::Lingers => charge.results.as_ref().map(|results| {
-                let because = format!("{}: {}", results.because(), stuck().evidence);
-                Input::WorkDone { job, attempt, because, frozen: !in_the_dark }
+                let (because, doing) = (results.because(), Some(stuck().evidence));
+                Input::WorkDone { job, attempt, because, doing, frozen: true }
             }),
         };
         if seen == Seen::First || !charge.vigil.holds_evidence() {
@@ -306,12 +336,33 @@ impl Watchman {
     }
 
     fn rest(&self) -> Duration {
-        if self.charges.values().any(|charge| charge.look.is_some() || charge.wanted) {
+        if self.charges.values().any(|charge| charge.look.is_some() || charge.wanted.is_some()) {
             return SOON;
         }
         let now = self.now();
-        let next = self.charges.values().map(|charge| charge.due.since(now)).min();
+        let next =
+            self.charges.values().map(|charge| charge.stays.map_or(charge.due, |at| at.min(charge.due)));
+        let next = next.map(|next| next.since(now)).min();
         next.map_or(ROUND, |next| next.duration().clamp(SOON, ROUND))
+    }
+}
+
+impl Charge {
+    fn main_id(&self) -> u32 {
+        self.main.as_raw_nonzero().get().unsigned_abs()
+    }
+
+    /// Its work is done by its own word.
+    fn done(&self, job: JobId, doing: Option<String>) -> Input {
+        let because = "called gpulane.done()".to_owned();
+        Input::WorkDone { job, attempt: self.attempt, because, doing, frozen: false }
+    }
+
+    /// Whether evidence about its silence is wanted; another question comes first.
+    fn want_for_silence(&mut self, wanted: bool) {
+        if self.wanted != Some(Question::Stay) {
+            self.wanted = wanted.then_some(Question::Silence);
+        }
     }
 }
 
