@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)] // a test fails by panicking
 
 use std::process::{Child, Command, Stdio};
-use std::time::Duration;
 
 use gpulane_testkit::{FakeNvml, Gpulane, skip};
 use serde_json::Value;
@@ -90,31 +89,36 @@ fn a_frozen_program_that_does_not_mind_term_shows_its_threads_when_it_is_aborted
 #[test]
 fn off_is_off() {
     let gpulane = gpulane();
-    let live = gpulane.start(&stage("s", "hang = \"off\"", LOCKED), "none");
-    gpulane.wait_for_events("job_started", 1);
-    std::thread::sleep(Duration::from_secs(4));
-    assert!(gpulane.events_of("hang_suspected").is_empty());
+    let on = "hang = { after = \"1s\", action = \"fail\" }";
+    let plan = stage("off", "hang = \"off\"", LOCKED) + &stage("on", on, LOCKED);
+    let live = gpulane.start(&plan, "none");
+    // By the time the other was judged, this one would have been, too.
+    gpulane.wait_for_events("job_failed", 1);
+    assert_eq!(gpulane.jobs_in("hang_suspected"), ["on/main"]);
     gpulane.call(&["cancel", "r"]);
     assert_eq!(live.wait().code, 3);
 }
 
 #[test]
 fn a_silent_job_lives_as_long_as_its_gpu_works() {
-    let (nvml, gpulane) = on(&["24GiB"]);
-    nvml.set(|script| script["gpus"][0]["load"] = 40.into());
-    let live = gpulane.start(&stage("s", "hang = { after = \"1s\", action = \"fail\" }", LOCKED), "all");
-    gpulane.wait_for_events("job_started", 1);
-    std::thread::sleep(Duration::from_secs(5));
-    assert!(gpulane.events_of("hang_suspected").is_empty());
+    let (nvml, gpulane) = on(&["24GiB", "24GiB"]);
+    nvml.set(|script| {
+        script["gpus"][0]["load"] = 40.into();
+        script["gpus"][1]["load"] = 0.into();
+    });
+    let settings = "hang = { after = \"1s\", action = \"fail\" }";
+    let live = gpulane.start(&(stage("busy", settings, LOCKED) + &stage("idle", settings, LOCKED)), "all");
+    gpulane.wait_for_events("job_failed", 1);
+    assert_eq!(gpulane.jobs_in("hang_suspected"), ["idle/main"]);
     nvml.set(|script| script["gpus"][0]["load"] = 0.into());
     assert_eq!(live.wait().code, 3);
     let failed = gpulane.events_of("job_failed");
-    assert_eq!(failed[0]["reason"], "hang");
-    assert!(failed[0]["message"].as_str().unwrap().contains("GPU 0%"), "{failed:?}");
+    assert_eq!((&failed[1]["job"], &failed[1]["reason"]), (&"busy/main".into(), &"hang".into()));
+    assert!(failed[1]["message"].as_str().unwrap().contains("GPU 0%"), "{failed:?}");
 }
 
 #[test]
-fn a_gpu_that_cannot_be_seen_may_be_at_work() {
+fn a_gpu_that_cannot_be_seen_may_be_at_work_until_it_is_seen() {
     let (nvml, gpulane) = on(&["24GiB"]);
     // It says nothing of its load, as slices do.
     nvml.set(|script| script["gpus"][0]["load"] = Value::Null);
@@ -122,8 +126,70 @@ fn a_gpu_that_cannot_be_seen_may_be_at_work() {
     let suspected = gpulane.wait_for_events("hang_suspected", 1);
     assert_eq!(suspected[0]["frozen"], false, "{suspected:?}");
     assert!(gpulane.events_of("job_failed").is_empty());
+    nvml.set(|script| script["gpus"][0]["load"] = 0.into());
+    assert_eq!(live.wait().code, 3);
+    assert_eq!(gpulane.events_of("job_failed")[0]["reason"], "hang");
+}
+
+#[test]
+fn a_result_that_is_there_early_ends_nobody_whose_gpu_may_be_at_work() {
+    let (nvml, gpulane) = on(&["24GiB"]);
+    nvml.set(|script| script["gpus"][0]["load"] = Value::Null);
+    let python =
+        format!("import os\nopen(os.environ['GPULANE_OUT'] + '/model.pt', 'w').write('epoch 1')\n{LOCKED}");
+    let live = gpulane.start(&stage("s", "hang = \"10s\"\nresult = [\"model.pt\"]", &python), "all");
+    gpulane.wait_for_events("hang_suspected", 1);
+    assert!(gpulane.events_of("job_lingered").is_empty());
     gpulane.call(&["cancel", "r"]);
     live.wait();
+    assert!(gpulane.events_of("job_succeeded").is_empty());
+}
+
+#[test]
+fn a_process_whose_main_thread_has_left_is_ended_all_the_same() {
+    let gpulane = gpulane();
+    let python = "import ctypes, threading, time\n\
+                  threading.Thread(target=time.sleep, args=(1000,)).start()\n\
+                  time.sleep(0.2)\n\
+                  ctypes.CDLL(None).syscall(60, 0)\n";
+    let finished = gpulane.run(&stage("s", "timeout = \"2s\"", python), "none");
+    assert_eq!(finished.code, 3, "{}", finished.stderr);
+    let failed = gpulane.events_of("job_failed");
+    assert_eq!(failed[0]["reason"], "timeout");
+    gpulane.assert_nothing_left();
+}
+
+#[test]
+fn a_stopped_job_is_told_of_and_goes_on_when_it_may() {
+    let gpulane = gpulane();
+    let settings = "hang = { after = \"1s\", action = \"fail\" }";
+    let live = gpulane
+        .start(&stage("s", settings, "import os, signal\nos.kill(os.getpid(), signal.SIGSTOP)\n"), "none");
+    let told = gpulane.wait_for_events("hang_suspected", 1);
+    assert_eq!(told[0]["frozen"], false);
+    let evidence = told[0]["evidence"].as_str().unwrap();
+    assert!(evidence.contains("is stopped"), "{evidence}");
+    let pid = gpulane.events_of("job_started")[0]["pid"].as_i64().unwrap();
+    let pid = rustix::process::Pid::from_raw(i32::try_from(pid).unwrap()).unwrap();
+    rustix::process::kill_process(pid, rustix::process::Signal::CONT).unwrap();
+    assert_eq!(live.wait().code, 0);
+}
+
+#[test]
+fn who_waits_for_a_lock_that_a_living_neighbour_holds_is_left_alone() {
+    let gpulane = gpulane();
+    let lock = "import fcntl, os, time\nfile = open('shared.lock', 'w')\n";
+    let holder = format!(
+        "{lock}fcntl.flock(file, fcntl.LOCK_EX)\nopen('held', 'w')\nend = time.time() + 7\nwhile time.time() < end: sum(range(1000))\n"
+    );
+    let waiter = format!(
+        "{lock}while not os.path.exists('held'): time.sleep(0.01)\nfcntl.flock(file, fcntl.LOCK_EX)\n"
+    );
+    let settings = "hang = { after = \"1s\", action = \"fail\" }";
+    let plan = stage("holder", settings, &holder) + &stage("waiter", settings, &waiter);
+    let finished = gpulane.run(&plan, "none");
+    assert_eq!(finished.code, 0, "{}", finished.stderr);
+    assert_eq!(gpulane.jobs_in("hang_suspected"), ["waiter/main"], "it was looked at, and left");
 }
 
 #[test]

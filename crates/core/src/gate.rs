@@ -1,5 +1,6 @@
 //! The start gate. Imports and compilers make the first seconds of a job the hardest on the CPUs: eight at once on a small
-//! machine take longer than eight in a row. So where `start_gate` says so, starts on GPUs wait while others are young. What
+//! machine take longer than eight in a row. So as many start at once as there are cores, each further one when a core has nothing to
+//! do, or as `start_gate` says. A job counts as starting up, young, for a while. What
 //! nobody holds back may start meanwhile, and with nothing young the gate is open: it delays, it never keeps anything for good.
 
 use std::collections::{BTreeMap, BTreeSet};
@@ -19,10 +20,13 @@ const WORTH_SAYING: Millis = Millis::seconds(10);
 /// Who is young, and what follows from it.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Gate {
-    /// There are no GPUs, or time does not pass as it does in a run: it stays open.
+    /// Time does not pass as it does in a run: it stays open.
     off: bool,
-    /// The CPUs are saturated, as far as was last said.
-    saturated: bool,
+    /// There are no GPUs, only lanes, and those are limited by the CPUs already.
+    lanes_only: bool,
+    /// Cores that had nothing to do when that was last said, less those that were given to a start since. `None`: nothing was
+    /// said.
+    idle: Option<u32>,
     /// Jobs on GPUs that are young, and since when.
     young: BTreeMap<JobId, Millis>,
     /// The same, the oldest first.
@@ -39,7 +43,7 @@ pub(crate) struct Gate {
 
 impl Gate {
     pub(crate) fn new(machine: &Machine) -> Self {
-        Self { off: machine.kind == GpuKind::None, ..Self::default() }
+        Self { lanes_only: machine.kind == GpuKind::None, ..Self::default() }
     }
 
     /// One that stays open.
@@ -68,8 +72,8 @@ impl Core {
         self
     }
 
-    pub(crate) fn on_pressure(&mut self, saturated: bool) {
-        self.gate.saturated = saturated;
+    pub(crate) fn on_pressure(&mut self, idle: u32) {
+        self.gate.idle = Some(idle);
         self.set_gate(None);
     }
 
@@ -81,6 +85,11 @@ impl Core {
     /// A job on GPUs was asked to start.
     pub(crate) fn enter_youth(&mut self, job: JobId) {
         let stage = self.stage_of(job);
+        if self.gate.young(None) >= self.machine.cores
+            && let Some(idle) = &mut self.gate.idle
+        {
+            *idle = idle.saturating_sub(1);
+        }
         self.gate.young.insert(job, self.now);
         self.gate.by_age.insert((self.now, job));
         *self.gate.of_stage.entry(stage).or_default() += 1;
@@ -116,7 +125,8 @@ impl Core {
             return;
         }
         let most = self.machine.cores.max(1);
-        self.line.shut_for_pressure(self.gate.saturated && self.gate.young(None) >= most);
+        let full = self.gate.idle == Some(0) && !self.gate.lanes_only;
+        self.line.shut_for_pressure(full && self.gate.young(None) >= most);
         if let Some(stage) = changed
             && let StartGate::AtOnce(most) = self.plan.stage(stage).start_gate
         {

@@ -82,10 +82,10 @@ pub enum Input {
         /// It is known to be frozen: it is ended now, not after the stage's grace.
         frozen: bool,
     },
-    /// How the CPUs do: whether more wants to run than can.
+    /// How the CPUs do. Until this is said for the first time, they are taken to be free.
     Pressure {
-        /// They are saturated.
-        saturated: bool,
+        /// How many have nothing to do; 0 also if more wants to run than can.
+        idle: u32,
     },
     /// How much GPU memory a running job has held so far.
     PeakSeen {

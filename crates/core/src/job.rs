@@ -12,6 +12,8 @@ pub(crate) struct JobSlot {
     pub(crate) failures: u32,
     /// It came to grief beside others: its next tries have their GPUs to themselves.
     pub(crate) alone: bool,
+    /// It was moved to another GPU once because a process of it could not be ended. The next time counts.
+    pub(crate) moved: bool,
 }
 
 const _: () = assert!(size_of::<JobSlot>() <= 32, "a hundred thousand jobs must stay small");

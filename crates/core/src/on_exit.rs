@@ -47,7 +47,10 @@ impl Core {
         match ending {
             // A lingering one has succeeded above, however it ended.
             Ending::No | Ending::Lingering => self.on_job_failed(job, attempt, failure, trouble, &footing),
-            Ending::Hang | Ending::Timeout if stranded.is_some() => {
+            // Once: otherwise one job that nothing ends could take every GPU.
+            Ending::Hang | Ending::Timeout
+                if stranded.is_some() && !std::mem::replace(&mut self.jobs[job.index()].moved, true) =>
+            {
                 self.done_elsewhere(job, attempt, "its processes outlived SIGKILL and hold its GPU", failure);
             }
             Ending::Hang => self.on_hang_ended(job, attempt, findings, failure),

@@ -90,7 +90,13 @@ impl Core {
         let mut stages: Vec<StageSlot> = plan.stages.iter().enumerate().map(measured).collect();
         let mut restore = |job: JobId| {
             let Some(state) = past.jobs.get(job.index()) else {
-                return JobSlot { phase: Phase::Waiting, attempts: 0, failures: 0, alone: false };
+                return JobSlot {
+                    phase: Phase::Waiting,
+                    attempts: 0,
+                    failures: 0,
+                    alone: false,
+                    moved: false,
+                };
             };
             let cancelled = |state: &JobState| matches!(&state.status, JobStatus::Failed(how) if how.reason == FailReason::Cancelled);
             let phase = match state.status {
@@ -102,7 +108,13 @@ impl Core {
             if phase == Phase::Failed && !cancelled(state) {
                 stages[plan.job(job).stage.index()].given_up += 1;
             }
-            JobSlot { phase, attempts: state.attempts, failures: state.failures, alone: state.alone }
+            JobSlot {
+                phase,
+                attempts: state.attempts,
+                failures: state.failures,
+                alone: state.alone,
+                moved: false,
+            }
         };
         let jobs = plan.job_ids().map(&mut restore).collect();
         let mut core = Self {

@@ -33,7 +33,7 @@ pub struct ProcessSigns {
 
 /// CPU time below this is a poller's. The kernel counts in ticks of 10 ms, so less than two of them may be none at all.
 const LEAST_CPU: Millis = Millis(20);
-/// And so is less than this part of the time.
+/// And so is less than this part of the time: all processes together, since the silence began.
 const LEAST_CPU_PART: u64 = 200;
 /// As many page faults are nobody's work.
 const FEW_FAULTS: u64 = 16;
@@ -46,21 +46,28 @@ impl Signs {
         signs
     }
 
-    /// Whether what a look saw after `before`, so much time later, is life. Both are in order.
-    pub(crate) fn show_life_since(&self, before: &Self, interval: Millis) -> bool {
+    /// Whether what a look saw after `before` is life by more than CPU time. Both are in order.
+    pub(crate) fn show_life_since(&self, before: &Self) -> bool {
         let key = |process: &ProcessSigns| (process.pid, process.start);
         let (now, then) = (&self.processes, &before.processes);
         (self.output, self.gpu) != (before.output, before.gpu)
             || !now.iter().map(key).eq(then.iter().map(key))
-            || now.iter().zip(then).any(|(now, then)| now.works_since(then, interval))
+            || now.iter().zip(then).any(|(now, then)| now.moves_since(then))
+    }
+
+    /// CPU time of all processes so far.
+    pub(crate) fn cpu(&self) -> Millis {
+        self.processes.iter().fold(Millis(0), |sum, process| sum.after(process.cpu))
     }
 }
 
+/// Whether so much CPU time in a silence of that length is work.
+pub(crate) fn is_work(cpu: Millis, silence: Millis) -> bool {
+    cpu >= LEAST_CPU.max(Millis(silence.0 / LEAST_CPU_PART))
+}
+
 impl ProcessSigns {
-    fn works_since(&self, before: &Self, interval: Millis) -> bool {
-        let least = LEAST_CPU.max(Millis(interval.0 / LEAST_CPU_PART));
-        self.cpu.since(before.cpu) >= least
-            || self.io != before.io
-            || self.faults.saturating_sub(before.faults) > FEW_FAULTS
+    fn moves_since(&self, before: &Self) -> bool {
+        self.io != before.io || self.faults.saturating_sub(before.faults) > FEW_FAULTS
     }
 }

@@ -131,7 +131,7 @@ impl Core {
             Input::WorkDone { job, attempt, because, doing, frozen } => {
                 self.on_work_done(job, attempt, because, doing, frozen);
             }
-            Input::Pressure { saturated } => self.on_pressure(saturated),
+            Input::Pressure { idle } => self.on_pressure(idle),
             Input::JobPublished { job, attempt } => self.on_job_published(job, attempt),
             Input::PublishFailed { job, attempt, message } => self.on_publish_failed(job, attempt, message),
             Input::TimerFired { timer: Timer::Timeout { job, attempt } } => self.on_timeout(job, attempt),

@@ -7,6 +7,7 @@
 use gpulane_model::Millis;
 
 use crate::Signs;
+use crate::signs::is_work;
 
 /// What a watch asks for after a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -84,6 +85,8 @@ pub struct Vigil {
     seen: Option<Signs>,
     /// For how long no look has seen life. Counts only time that was watched.
     silence: Millis,
+    /// CPU time of its processes when that began.
+    cpu: Millis,
     /// The longest silence that ended.
     longest: Millis,
     /// People were told of this silence.
@@ -118,6 +121,7 @@ impl Vigil {
             looked: now,
             seen: None,
             silence: Millis(0),
+            cpu: Millis(0),
             longest: Millis(0),
             told: false,
             proof: Proof::None,
@@ -137,7 +141,8 @@ impl Vigil {
     /// Takes in what a look saw.
     pub fn look(&mut self, now: Millis, signs: &Signs) -> Wish {
         let (signs, watched) = (signs.in_order(), self.watched_until(now));
-        let lives = self.seen.as_ref().is_none_or(|before| signs.show_life_since(before, watched));
+        let works = is_work(signs.cpu().since(self.cpu), self.silence.after(watched));
+        let lives = self.seen.as_ref().is_none_or(|before| works || signs.show_life_since(before));
         let stopped = signs.stopped;
         (self.looked, self.seen) = (now, Some(signs));
         if lives {
@@ -226,6 +231,7 @@ impl Vigil {
     }
 
     fn on_life(&mut self) {
+        self.cpu = self.seen.as_ref().map_or(Millis(0), Signs::cpu);
         self.longest = self.longest_quiet();
         (self.silence, self.told) = (Millis(0), false);
         self.proof = Proof::None;

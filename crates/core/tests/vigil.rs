@@ -295,3 +295,28 @@ proptest! {
         }
     }
 }
+
+/// Whether evidence is asked for of a job whose two processes each use CPU time in this many thousandths.
+fn is_suspected(thousandths: u64, after: Millis) -> bool {
+    let mut watch = Watch::new(Some(after), None);
+    while watch.now < Millis(after.0 * 20) {
+        watch.now = watch.vigil.next_look(watch.now);
+        let mut signs = still();
+        for process in &mut signs.processes {
+            // As the kernel counts: in ticks of 10 ms.
+            process.cpu = Millis(500 + watch.now.0 * thousandths / 10_000 * 10);
+        }
+        if watch.look(&signs) == Wish::Evidence {
+            return true;
+        }
+    }
+    false
+}
+
+#[test]
+fn steady_work_is_life_however_short_the_looks_and_a_poller_is_not() {
+    for after in [1, 2, 5, 10, 60, 600].map(Millis::seconds) {
+        assert!(!is_suspected(20, after), "two times 2% of a core is work, at {after}");
+        assert!(is_suspected(1, after), "two times 0.1% is a poller's, at {after}");
+    }
+}

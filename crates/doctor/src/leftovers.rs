@@ -57,20 +57,20 @@ pub(crate) fn find() -> Vec<Leftover> {
     left
 }
 
-/// What becomes of processes of this run; `None`: somebody works on it.
+/// What becomes of processes of this run; `None`: somebody works on it, or that cannot be ruled out.
 pub(crate) fn proof(run: &Path) -> Option<Proof> {
     match RunDir::open(run) {
-        Ok(dir) => (!dir.is_live()).then_some(Proof::RunOver),
+        Ok(dir) => dir.is_surely_over().then_some(Proof::RunOver),
         Err(_) => Some(Proof::RunGone),
     }
 }
 
-/// Processes that are not touched whatever their tag says: those of living runs and of ourselves, gpulane's own, and
-/// all that stand above them.
+/// Processes that are not touched whatever their tag says: those of living runs and of ourselves, gpulane's own, all
+/// that stand above them, and all that a living engine has below it.
 fn spared(processes: &[Process], living: impl Iterator<Item = u32>) -> HashSet<u32> {
     let parents: HashMap<u32, u32> = processes.iter().map(|process| (process.pid, process.parent)).collect();
-    let own = processes.iter().map(|process| process.pid).filter(|pid| is_own(*pid));
-    let mut spared = HashSet::new();
+    let own: HashSet<u32> = processes.iter().map(|process| process.pid).filter(|pid| is_own(*pid)).collect();
+    let mut spared = below(processes, &parents, &own);
     for pid in living.chain(own).chain([std::process::id()]) {
         let mut next = Some(pid);
         while let Some(pid) = next.filter(|pid| spared.insert(*pid)) {
@@ -78,6 +78,16 @@ fn spared(processes: &[Process], living: impl Iterator<Item = u32>) -> HashSet<u
         }
     }
     spared
+}
+
+/// Those that have one of these somewhere above them.
+fn below(processes: &[Process], parents: &HashMap<u32, u32>, above: &HashSet<u32>) -> HashSet<u32> {
+    let is_below = |pid: u32| {
+        // Families are shallow; the bound keeps a table that changes from leading us round.
+        let line = std::iter::successors(parents.get(&pid).copied(), |pid| parents.get(pid).copied());
+        line.take(64).any(|pid| above.contains(&pid))
+    };
+    processes.iter().map(|process| process.pid).filter(|pid| is_below(*pid)).collect()
 }
 
 fn is_own(pid: u32) -> bool {
@@ -100,6 +110,24 @@ mod tests {
         assert!(spared.contains(&base) && spared.contains(&(base + 1)));
         assert!(!spared.contains(&(base + 2)), "a sibling is nobody's parent");
         assert!(spared.contains(&std::process::id()));
+    }
+
+    #[test]
+    fn whatever_an_engine_has_below_it_is_found() {
+        let tree = [process(7, 1), process(8, 7), process(9, 8), process(10, 1)];
+        let parents = tree.iter().map(|process| (process.pid, process.parent)).collect();
+        assert_eq!(below(&tree, &parents, &HashSet::from([7])), HashSet::from([8, 9]));
+    }
+
+    #[test]
+    fn a_run_without_its_lock_proves_nothing() {
+        let dir = tempfile::tempdir().unwrap();
+        let run = RunDir::create(&dir.path().join("r")).unwrap();
+        std::fs::write(run.plan_file(), "{}").unwrap();
+        drop(run.lock().unwrap());
+        assert_eq!(proof(run.root()), Some(Proof::RunOver));
+        std::fs::remove_file(run.lock_file()).unwrap();
+        assert_eq!(proof(run.root()), None);
     }
 
     #[test]

@@ -46,6 +46,11 @@ impl Looks {
     }
 }
 
+/// Whether ending this process is for this user to decide: it is theirs, and not the one all others live by.
+pub fn is_yours_to_end(pid: u32) -> bool {
+    pid > 1 && proc::owner(pid) == Some(geteuid().as_raw())
+}
+
 /// Looks at a process for so long, or until it is seen to move. `None`: there is no such process.
 pub fn process(pid: u32, look_for: Duration) -> Option<ProcessLook> {
     proc::look(pid)?;
@@ -156,4 +161,16 @@ fn belongs(pid: u32, tree: &[u32]) -> Option<Finding> {
             .then(format!("gpulane logs {run} {job}"))
             .then(format!("gpulane cancel {run} {job}    # end it")),
     )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nobody_is_told_to_end_the_first_process_or_what_is_not_theirs() {
+        assert!(is_yours_to_end(std::process::id()));
+        assert!(!is_yours_to_end(1), "though root owns it");
+        assert!(!is_yours_to_end(u32::MAX), "nobody's");
+    }
 }

@@ -120,22 +120,79 @@ fn a_hang_that_was_overcome_is_only_worth_knowing() {
         succeeded(0),
         finished(),
     ]);
-    assert_eq!(told.about("hung")[0].severity, Severity::Warning);
+    let found = &told.about("hung")[0];
+    assert_eq!(found.severity, Severity::Warning);
+    let seen = "s/0: froze, was ended, and went well at the next try: waiting for a lock in fid.py:1";
+    assert_eq!(found.seen, seen);
 }
 
 #[test]
-fn a_fresh_start_forgets_what_was_before() {
+fn a_frozen_job_that_was_left_alone_and_ended_well_went_on() {
+    let told = Told::new(vec![started(0), hung(0, 1), succeeded(0), finished()]);
+    let found = &told.about("hung")[0];
+    assert_eq!(found.severity, Severity::Warning);
+    assert!(found.seen.starts_with("s/0: froze for a while, and went on: waiting"), "{found:?}");
+}
+
+#[test]
+fn quiet_jobs_are_not_hung() {
+    let quiet = |job: u32| Event::HangSuspected {
+        job: name(job),
+        attempt: Attempt(1),
+        quiet: 12.0,
+        frozen: false,
+        stuck: Stuck {
+            evidence: "sleeping in job.py:7, quiet for 12 s".into(),
+            cause: Some("it waits by the clock and wakes by itself; it is left alone".into()),
+            remedy: None,
+        },
+    };
+    let told = Told::new(vec![started(0), started(1), quiet(0), quiet(1), succeeded(0), finished()]);
+    assert_eq!(told.about("hung"), []);
+    let found = told.about("quiet");
+    let seen = "2 jobs (s/0, …) were quiet for a while: sleeping in job.py:7, quiet for 12 s";
+    assert_eq!((found.len(), found[0].severity, found[0].seen.as_str()), (1, Severity::Fine, seen));
+    assert_eq!((found[0].next.len(), found[0].jobs.len()), (0, 2), "nothing is to be done");
+
+    let froze = Told::new(vec![started(0), quiet(0), hung(0, 1), failed(0, FailReason::Hang), finished()]);
+    assert_eq!((froze.about("hung").len(), froze.about("quiet").len()), (1, 0), "told once");
+}
+
+#[test]
+fn a_hang_whose_evidence_is_lost_is_told_from_the_failure() {
+    let failure = Failure {
+        message: Some("reading a socket in net.py:3".into()),
+        remedy: Some("set a timeout".into()),
+        ..Failure::because(FailReason::Hang)
+    };
+    let event = Event::JobFailed { job: name(0), attempt: Attempt(1), failure };
+    let told = Told::new(vec![started(0), event, finished()]);
+    let found = &told.about("hung")[0];
+    assert_eq!((found.severity, found.next[0].as_str()), (Severity::Bad, "set a timeout"));
+    assert_eq!(found.seen, "s/0: reading a socket in net.py:3");
+}
+
+#[test]
+fn what_failed_before_a_fresh_start_is_still_told() {
     let again = Event::JobRequeued { job: name(0) };
     let told = Told::new(vec![
         started(0),
         hung(0, 1),
         failed(0, FailReason::Hang),
+        started(1),
+        failed(1, FailReason::HostOom),
         again,
+        Event::JobRequeued { job: name(1) },
         started(0),
+        started(1),
         succeeded(0),
+        succeeded(1),
         finished(),
     ]);
-    assert_eq!(told.about("hung"), []);
+    assert_eq!(told.about("failed"), [], "nothing has failed in the end");
+    assert_eq!(told.about("hung")[0].severity, Severity::Warning);
+    let tried = told.about("tried again");
+    assert_eq!(tried[0].seen, "s/1: 1 failed try: out of host memory");
 }
 
 #[test]
@@ -147,12 +204,12 @@ fn what_happened_on_the_way_is_told_by_kind() {
         Event::JobLingered {
             job: name(1),
             attempt: Attempt(1),
-            because: "model.pt was written 60 s ago".into(),
+            because: "called gpulane.done(), then did not exit: sleeping in a.py:60".into(),
         },
         Event::JobLingered {
             job: name(2),
             attempt: Attempt(1),
-            because: "model.pt was written 61 s ago".into(),
+            because: "called gpulane.done(), then did not exit: sleeping in a.py:61".into(),
         },
         Event::ProcessesStuck { job: name(3), pids: vec![9], because: "state D".into() },
         Event::MemoryExceeded { job: name(0), peak: 7 << 30, reserved: 6 << 30 },
@@ -161,10 +218,10 @@ fn what_happened_on_the_way_is_told_by_kind() {
     ]);
     let processes = told.about("processes");
     let seen: Vec<&str> = processes.iter().map(|finding| finding.seen.as_str()).collect();
-    assert!(seen[0].starts_with("2 jobs (s/1, …): done, but did not exit"), "{seen:?}");
+    let lingered = "2 jobs (s/1, …): called gpulane.done(), then did not exit: sleeping in a.py:60";
+    assert_eq!(seen[0], lingered);
     assert!(
-        seen.iter()
-            .any(|seen| seen.contains("left 3 process(es) behind, such as python3 (pid 7) held stdout"))
+        seen.iter().any(|seen| seen.contains("left 3 processes behind, such as python3 (pid 7) held stdout"))
     );
     assert!(seen.iter().any(|seen| seen.contains("pid 9 outlived SIGKILL: state D")), "{seen:?}");
     assert!(told.about("GPU memory")[0].seen.contains("held 7 GiB where 6 GiB were reserved"));
@@ -181,6 +238,9 @@ fn an_interrupted_run_and_one_whose_engine_was_killed() {
     );
     let killed = Told::new(vec![started(0)]);
     assert_eq!(killed.about("engine")[0].severity, Severity::Bad);
+    let almost = vec![succeeded(0), succeeded(1), succeeded(2), started(3)];
+    let almost = Told::new(almost).about("engine");
+    assert!(almost[0].seen.contains("with 1 job to go"), "{almost:?}");
     assert!(killed.about("run")[0].seen.contains("1 cut off"), "{:?}", killed.about("run"));
 }
 

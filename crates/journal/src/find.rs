@@ -7,9 +7,6 @@ use std::time::SystemTime;
 use crate::rundir::PLAN;
 use crate::{RunDir, RunDirError};
 
-/// How many names a refusal offers.
-const OFFERED: usize = 5;
-
 pub(crate) fn find(text: &str, runs: &Path) -> Result<RunDir, RunDirError> {
     let as_path = Path::new(text);
     if !text.is_empty() && as_path.join(PLAN).exists() {
@@ -49,8 +46,8 @@ fn nearest(text: &str, names: &[String]) -> Vec<String> {
         let shared = name.chars().zip(text.chars()).take_while(|(a, b)| a == b).count();
         !text.is_empty() && (name.contains(&text) || shared >= 3)
     };
-    let found: Vec<String> = names.iter().filter(near).take(OFFERED).cloned().collect();
-    if found.is_empty() { names.iter().take(OFFERED).cloned().collect() } else { found }
+    let found: Vec<String> = names.iter().filter(near).cloned().collect();
+    if found.is_empty() { names.to_vec() } else { found }
 }
 
 /// The runs under a directory, the one started last first. A plan is frozen at the start, so its age is the run's.

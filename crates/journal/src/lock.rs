@@ -76,6 +76,11 @@ pub(crate) fn is_held(path: &Path) -> bool {
         .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK))
 }
 
+/// Whether it is proved that nobody holds the lock: it was had for an instant.
+pub(crate) fn is_surely_free(path: &Path) -> bool {
+    File::open(path).is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_ok())
+}
+
 fn write_pid(file: &mut File) -> io::Result<()> {
     file.set_len(0)?;
     file.rewind()?;

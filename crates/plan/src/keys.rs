@@ -42,7 +42,7 @@ pub(crate) const MAP: [&str; 4] = ["model", "input", "decode", "batch"];
 pub(crate) const HANG: [&str; 2] = ["after", "action"];
 
 /// Words of other tools, and ours.
-const CONFUSIONS: [(&str, &str); 38] = [
+const CONFUSIONS: [(&str, &str); 42] = [
     ("cmd", "command"),
     ("run", "command"),
     ("args", "command"),
@@ -81,6 +81,10 @@ const CONFUSIONS: [(&str, &str); 38] = [
     ("parameters", "matrix"),
     ("jobs", "job"),
     ("results", "result"),
+    ("hang_action", "hang"),
+    ("hang_after", "hang"),
+    ("hang_timeout", "hang"),
+    ("watchdog", "hang"),
 ];
 
 fn from_other_tools(word: &str) -> Option<&'static str> {
@@ -115,6 +119,10 @@ pub(crate) fn unknown(
 fn explanation(key: &str, meant: Option<&str>, known: &[&str]) -> String {
     match meant {
         Some("job") => "explicit jobs are `[[stage.job]]` tables".to_owned(),
+        // Not a wrong letter: it was taken for several keys.
+        Some("hang") if from_other_tools(key).is_some() => {
+            "write `hang = \"10m\"`, or `hang = { after = \"10m\", action = \"fail\" }`".to_owned()
+        }
         Some(word) => format!("write `{word}` instead of `{}`", shown(key)),
         None if MATRIX.contains(&key) => format!("`{key}` belongs in `[stage.matrix]`"),
         None => format!("known here: {}", known.join(", ")),

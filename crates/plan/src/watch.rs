@@ -1,12 +1,19 @@
 //! Keys that say how a stage's jobs are watched: when one is frozen, when its work is done, when the next may start.
 
+use gpulane_model::template::{self, Piece};
 use gpulane_model::{Hang, HangAction, Millis, StartGate};
 use toml::de::DeValue;
 
 use crate::keys;
 use crate::problems::Problems;
-use crate::reader::{Limit, Node, count, duration, is_damage, texts};
-use crate::words::one_of;
+use crate::reader::{Limit, Node, Placed, count, duration, is_damage, texts};
+use crate::words::{one_of, one_of_or};
+
+/// A watchdog that looks more often than it can see a change says nothing.
+const SHORTEST: Millis = Millis::seconds(1);
+
+/// What people write for `"off"`.
+const OFF: [&str; 9] = ["of", "off", "no", "none", "never", "false", "disable", "disabled", "0"];
 
 /// The watchdog.
 pub(crate) fn hang(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Limit<Hang>> {
@@ -23,14 +30,63 @@ pub(crate) fn hang(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Limit
 }
 
 fn hang_after(key: &str, node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Millis> {
+    if no_time(key, node, problems) {
+        return None;
+    }
     let after = duration(key, node, problems)?;
-    if after.0 == 0 {
-        problems
-            .error(&node.span(), format!("`{key}` must be longer than 0"))
-            .help("write \"off\" for no watchdog");
+    if after < SHORTEST {
+        let help = format!("write {} or more, or {} for no watchdog", quoted(problems, "1s"), off(problems));
+        problems.error(&node.span(), format!("`{key}` shorter than 1 s cannot be judged")).help(help);
         return None;
     }
     Some(after)
+}
+
+/// Reports what is no time at all: a word of this key that stands in the wrong place, or one of another tool. False if it
+/// may be a time.
+fn no_time(key: &str, node: &Node<'_>, problems: &mut Problems<'_>) -> bool {
+    let word = match node.get_ref() {
+        DeValue::String(text) if text.parse::<Millis>().is_err() && text.trim().parse::<u64>().is_err() => {
+            text.trim().to_ascii_lowercase()
+        }
+        DeValue::Boolean(value) => value.to_string(),
+        _ => return false,
+    };
+    let help = if OFF.contains(&word.as_str()) {
+        format!("write {} for no watchdog", off(problems))
+    } else if ACTIONS.iter().any(|(action, _)| *action == word) {
+        format!("an action stands beside the time{}: write `{}`", in_a_plan(problems), table(&word))
+    } else {
+        let time = quoted(problems, "10m");
+        format!("write a time such as {time}, {} for no watchdog, or `{}`", off(problems), table("fail"))
+    };
+    let shown = problems.raw(&node.span()).map(|raw| raw.trim_matches(['"', '\'']));
+    let shown = keys::shown(shown.unwrap_or_default());
+    problems
+        .error(&node.span(), format!("`{key}` cannot be `{shown}`"))
+        .label("expected a duration")
+        .help(help);
+    true
+}
+
+/// How the watchdog is switched off, wherever the mistake stands.
+fn off(problems: &Problems<'_>) -> String {
+    problems.assignment("hang", "\"off\"")
+}
+
+/// A time as it would stand there.
+fn quoted(problems: &Problems<'_>, time: &str) -> String {
+    problems.assignment("hang", &format!("\"{time}\""))
+}
+
+/// `hang` in full, with this action.
+fn table(action: &str) -> String {
+    format!("hang = {{ after = \"10m\", action = \"{action}\" }}")
+}
+
+/// A flag takes no table.
+fn in_a_plan(problems: &Problems<'_>) -> &'static str {
+    if problems.flag.is_some() { " in a plan" } else { "" }
 }
 
 fn hang_table(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Hang> {
@@ -44,7 +100,7 @@ fn hang_table(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Hang> {
                 Some(after) => (hang.after, hang.adaptive) = (after, false),
                 None => sound = false,
             },
-            "action" => match one_of("action", &ACTIONS, value, problems) {
+            "action" => match hang_action(value, problems) {
                 Some(action) => hang.action = action,
                 None => sound = false,
             },
@@ -57,13 +113,25 @@ fn hang_table(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Hang> {
     sound.then_some(hang)
 }
 
+fn hang_action(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<HangAction> {
+    let word = node.get_ref().as_str().map(str::to_ascii_lowercase);
+    if word.is_some_and(|word| OFF.contains(&word.as_str())) {
+        let help = format!("write {} for no watchdog, or \"warn\" to be told and no more", off(problems));
+        problems.error(&node.span(), "`action` says what becomes of a frozen job").help(help);
+        return None;
+    }
+    one_of("action", &ACTIONS, node, problems)
+}
+
 const ACTIONS: [(&str, HangAction); 3] =
     [("retry", HangAction::Retry), ("fail", HangAction::Fail), ("warn", HangAction::Warn)];
 
 /// Whether starts wait while others start up.
 pub(crate) fn start_gate(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<StartGate> {
-    if node.get_ref().is_str() {
-        return one_of("start_gate", &[("auto", StartGate::Auto), ("off", StartGate::Off)], node, problems);
+    let word = node.get_ref().as_str();
+    if word.is_some_and(|word| word.trim().parse::<u32>().is_err()) {
+        let words = [("auto", StartGate::Auto), ("off", StartGate::Off)];
+        return one_of_or("start_gate", &words, "a number of starts at once, such as 2", node, problems);
     }
     let expected = "\"auto\", \"off\" or a number of starts at once";
     count("start_gate", expected, 1..=100_000, node, problems).map(StartGate::AtOnce)
@@ -74,6 +142,10 @@ pub(crate) fn result(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Vec
     let files = texts("result", node, problems)?;
     let mut sound = true;
     for file in &files {
+        if filled_in(file, problems) {
+            sound = false;
+            continue;
+        }
         let Some(complaint) = complaint(&file.value) else { continue };
         sound = false;
         problems
@@ -82,6 +154,31 @@ pub(crate) fn result(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Vec
             .help("write its path below `{out}`, for example \"model.pt\" or \"checkpoints/*.pt\"");
     }
     sound.then(|| files.into_iter().map(|file| file.value).collect())
+}
+
+/// Reports a placeholder: it would be taken for a part of the name, and no such file ever appears.
+fn filled_in(file: &Placed<String>, problems: &mut Problems<'_>) -> bool {
+    let name = template::pieces(&file.value).find_map(|piece| match piece {
+        Piece::Placeholder { name, .. } => Some(name),
+        Piece::Text(_) => None,
+    });
+    let Some(name) = name else { return false };
+    let below = file.value.strip_prefix("{out}").map(|below| below.trim_start_matches('/'));
+    let (message, help) = match below.filter(|below| !below.is_empty() && !below.contains('{')) {
+        Some(below) => {
+            ("paths in `result` are already under `{out}`".to_owned(), format!("write \"{below}\""))
+        }
+        None if name == "out" => {
+            let help = "write the path below it, for example \"model.pt\"";
+            ("paths in `result` are already under `{out}`".to_owned(), help.to_owned())
+        }
+        None => {
+            let other = file.value.replace(&format!("{{{name}}}"), "*");
+            (format!("`{{{name}}}` is not replaced in `result`"), format!("write \"{other}\""))
+        }
+    };
+    problems.error(&file.span, message).label("no placeholder has a place here").help(help);
+    true
 }
 
 /// What is wrong with such a glob.

@@ -217,7 +217,6 @@ fn keys_with_a_table_or_files_are_checked_in_full() {
             "hang = { action = \"explode\" }",
             "error 4:19 `action` cannot be `explode` | one of \"retry\", \"fail\", \"warn\"",
         ),
-        ("hang = \"0s\"", "error 4:8 `hang` must be longer than 0 | write \"off\" for no watchdog"),
         (
             "result = [\"/etc/passwd\"]",
             "error 4:11 this file of `result` is not relative | write its path below `{out}`, for example \"model.pt\" or \"checkpoints/*.pt\"",

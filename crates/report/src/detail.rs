@@ -12,7 +12,10 @@ use crate::standing::{Standing, standing};
 use crate::status_json::{job_value, time};
 use crate::summary::{last_lines, log_of};
 use crate::text::{ago, fit, shell, shown};
-use crate::watch_words::{stacks, suspicion, suspicion_facts};
+use crate::watch_words::{set_in, stacks, suspicion, suspicion_facts};
+
+/// Columns before what is said of a job.
+const FACTS: usize = 12;
 
 /// One job as text.
 pub fn job_detail(of: &Snapshot<'_>, job: JobId, look: Look) -> String {
@@ -29,7 +32,13 @@ pub fn job_detail(of: &Snapshot<'_>, job: JobId, look: Look) -> String {
     }
     text.push('\n');
     for (what, fact) in facts(of, job, &stands) {
-        text.push_str(&format!("  {} {fact}\n", palette.paint(Style::Dim, &format!("{what:<9}"))));
+        let lines = set_in(&fact, FACTS, look.sentence().filter(|_| is_sentence(what)));
+        let fact = lines.join("\n");
+        text.push_str(&format!(
+            "  {} {}\n",
+            palette.paint(Style::Dim, &format!("{what:<9}")),
+            fact.trim_start()
+        ));
     }
     if stands.attempts > 0 {
         text.push_str(&said(of, job, palette));
@@ -38,6 +47,11 @@ pub fn job_detail(of: &Snapshot<'_>, job: JobId, look: Look) -> String {
         text.push_str(&format!("\n{} {command}\n", palette.paint(Style::Dim, &format!("To {what}:"))));
     }
     text
+}
+
+/// Whether what stands behind this word may be broken between lines; paths and commands are there to be copied.
+fn is_sentence(what: &str) -> bool {
+    matches!(what, "why:" | "stuck:" | "quiet:" | "cause:" | "remedy:")
 }
 
 fn facts(of: &Snapshot<'_>, job: JobId, stands: &Standing) -> Vec<(&'static str, String)> {
@@ -111,7 +125,9 @@ fn next(of: &Snapshot<'_>, job: JobId, name: &str) -> Option<(&'static str, Stri
         JobStatus::Failed(_) | JobStatus::Skipped(_) if !of.live => {
             Some(("try it again", format!("gpulane resume {run} --failed")))
         }
-        JobStatus::Succeeded { .. } | JobStatus::Failed(_) if of.state.job(job).attempts > 0 => {
+        JobStatus::Succeeded { .. } | JobStatus::Failed(_)
+            if log_of(of.dir, of.plan, of.state, job).is_some() =>
+        {
             Some(("read all it printed", format!("gpulane logs {run} {name}")))
         }
         _ => None,

@@ -54,8 +54,25 @@ pub(crate) struct LaneJob {
     pub(crate) style: Style,
     pub(crate) attempt: u32,
     pub(crate) elapsed: Millis,
+    /// It shows no life: frozen, or only quiet.
+    pub(crate) silence: Option<Silence>,
     /// What it says of its progress; no escapes in it.
     pub(crate) text: String,
+}
+
+/// How a job without a sign of life is thought of.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Silence {
+    /// Left alone.
+    Quiet,
+    /// Not moving at all.
+    Frozen,
+}
+
+impl Silence {
+    pub(crate) const fn of(frozen: bool) -> Self {
+        if frozen { Self::Frozen } else { Self::Quiet }
+    }
 }
 
 /// The frame's lines for a terminal of this size. One column stays free, so that no line ever wraps.
@@ -208,6 +225,11 @@ fn lane_row(lane: &LaneRow, palette: Palette, columns: usize, label: usize, name
     if job.attempt > 1 {
         row.put(Style::Warn, &format!("  try {}", job.attempt));
     }
+    match job.silence {
+        Some(Silence::Frozen) => row.put(Style::Bad, "  ! frozen"),
+        Some(Silence::Quiet) => row.put(Style::Dim, "  quiet"),
+        None => &mut row,
+    };
     if !job.text.is_empty() {
         row.put(Style::Plain, "  ").put(Style::Dim, &job.text);
     }

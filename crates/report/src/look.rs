@@ -60,6 +60,12 @@ impl Look {
         Self { color: stream.is_terminal() && !no_color() && !dumb(), unicode: utf8(), size: Size::Terminal }
     }
 
+    /// Columns at which sentences on stdout are broken; `None` where nobody reads them on a terminal.
+    pub(crate) fn sentence(&self) -> Option<usize> {
+        let wraps = matches!(self.size, Size::Fixed(..)) || std::io::stdout().is_terminal();
+        wraps.then(|| self.size().0)
+    }
+
     /// Columns and rows now.
     pub(crate) fn size(&self) -> (usize, usize) {
         let asked = match self.size {

@@ -13,8 +13,8 @@ use crate::phase::{Phase, Snapshot, counts_now, took};
 use crate::standing::{self, CUT_OFF, Standing, skips};
 use crate::summary::log_of;
 use crate::table::{Cell, Table};
-use crate::teller::final_failure;
-use crate::text::{Row, ago, jobs, number, shell, shown};
+use crate::teller::{REASON, brief_failure};
+use crate::text::{Row, ago, fit, jobs, number, shell, shown};
 use crate::waits::waits;
 use crate::watch_words::{suspicion, suspicion_text};
 
@@ -34,7 +34,7 @@ pub fn status(of: &Snapshot<'_>, look: Look, all: bool) -> String {
     } else {
         let title = if of.live { "Running".to_owned() } else { format!("Were running: {CUT_OFF}") };
         section(&mut text, &title, running(of), palette);
-        section(&mut text, "Failed", failed(of), palette);
+        section(&mut text, "Failed", failed(of, palette), palette);
         section(&mut text, "Skipped", skipped(of), palette);
         section(&mut text, "Waiting", waiting(of), palette);
     }
@@ -189,11 +189,12 @@ fn suspected(of: &Snapshot<'_>, job: JobId) -> String {
     suspicion(of, job).map(|it| suspicion_text(of, it)).unwrap_or_default()
 }
 
-fn failed(of: &Snapshot<'_>) -> Vec<Vec<Cell>> {
+/// Reasons are cut: the page of the job has them in full.
+fn failed(of: &Snapshot<'_>, palette: Palette) -> Vec<Vec<Cell>> {
     let row = |job: JobId| match &of.state.job(job).status {
         JobStatus::Failed(failure) => Some(vec![
             Cell::text(of.plan.job_name(job)),
-            Cell::styled(Style::Bad, final_failure(of.state, job, failure)),
+            Cell::styled(Style::Bad, brief_failure(of.state, job, failure, palette)),
             Cell::styled(Style::Dim, log_text(of, job)),
         ]),
         _ => None,
@@ -233,7 +234,10 @@ fn every_job(of: &Snapshot<'_>, palette: Palette) -> String {
     };
     let row = |(job, stands): (JobId, Standing)| {
         let tries = if stands.attempts > 0 { number(stands.attempts) } else { String::new() };
-        let log = if stands.word == "failed" { log_text(of, job) } else { String::new() };
+        let has_failed = stands.word == "failed";
+        let log = if has_failed { log_text(of, job) } else { String::new() };
+        let why = stands.why.unwrap_or_default();
+        let why = if has_failed { fit(&safe(&why), REASON, palette.dots()) } else { safe(&why).into_owned() };
         let mut row = vec![
             Cell::text(of.plan.job_name(job)),
             Cell::styled(stands.style, stands.word),
@@ -241,7 +245,7 @@ fn every_job(of: &Snapshot<'_>, palette: Palette) -> String {
             Cell::number(Style::Plain, tries),
         ];
         row.extend(memory(stands.peak));
-        row.push(Cell::text(safe(&stands.why.unwrap_or_default())));
+        row.push(Cell::text(why));
         row.push(Cell::styled(Style::Dim, log));
         row
     };

@@ -13,7 +13,7 @@ use crate::palette::{Palette, Style};
 use crate::standing;
 use crate::teller::final_failure;
 use crate::text::{fit, jobs, number, plural, shell, shown};
-use crate::watch_words::{advice, stacks};
+use crate::watch_words::{advice, set_in, stacks};
 
 /// Failures told in full.
 const FAILURES: usize = 10;
@@ -51,6 +51,8 @@ pub(crate) struct Summed<'a> {
     /// Only what went wrong.
     pub(crate) brief: bool,
     pub(crate) now: Millis,
+    /// The terminal's, where there is one.
+    pub(crate) columns: Option<usize>,
 }
 
 /// The summary, line by line.
@@ -85,7 +87,7 @@ fn failures(of: &Summed<'_>, run: &str, lines: &mut Vec<String>) {
             continue;
         }
         let advice = advice(failure.cause.as_deref(), failure.remedy.as_deref(), of.palette);
-        lines.extend(advice.map(|advice| format!("  {advice}")));
+        lines.extend(advice.into_iter().flat_map(|advice| set_in(&advice, 2, of.columns)));
         if let Some(stacks) = stacks(of.dir, of.plan, of.state, job) {
             let what = of.palette.paint(Style::Dim, "where it was stuck:");
             lines.push(format!("  {what} {}", shown(&stacks)));

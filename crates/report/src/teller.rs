@@ -9,12 +9,15 @@ use crate::clean::safe;
 use crate::frame::extent;
 use crate::gpu_words::gpu_line;
 use crate::lanes::machine_text;
+use crate::look::Look;
 use crate::palette::{Palette, Style};
 use crate::screen::Screen;
-use crate::text::{jobs, number, seconds, shown};
+use crate::text::{fit, jobs, number, seconds, shown};
 use crate::thin::{Kind, Thin};
 use crate::watch_words::watch_lines;
 
+/// Columns of a reason in a list.
+pub(crate) const REASON: usize = 60;
 /// How long the heading of a resumed run waits for what the new engine finds.
 const OPENING: Millis = Millis(500);
 
@@ -22,6 +25,8 @@ const OPENING: Millis = Millis(500);
 #[derive(Debug)]
 pub(crate) struct Teller {
     palette: Palette,
+    /// The terminal it tells on, if it is one.
+    terminal: Option<Look>,
     thin: Thin,
     /// A resumed run whose heading is not told yet.
     opening: Option<Opening>,
@@ -40,8 +45,8 @@ struct Opening {
 }
 
 impl Teller {
-    pub(crate) fn new(palette: Palette) -> Self {
-        Self { palette, thin: Thin::default(), opening: None }
+    pub(crate) fn new(palette: Palette, terminal: Option<Look>) -> Self {
+        Self { palette, terminal, thin: Thin::default(), opening: None }
     }
 
     /// Tells one event. `state` has taken it in already.
@@ -95,10 +100,13 @@ impl Teller {
                 format!("{} interrupted: {}", palette.alert(), safe(because))
             }
             Event::MemoryExceeded { .. } if !self.thin.allows(Kind::Exceeded) => return,
-            other => match gpu_line(other, state.machine.as_ref(), palette) {
-                Some(line) => line,
-                None => return self.say(watch_lines(other, palette), screen),
-            },
+            other => {
+                let Some(line) = gpu_line(other, state.machine.as_ref(), palette) else {
+                    let columns = self.terminal.map(|look| look.size().0);
+                    return self.say(watch_lines(other, palette, columns), screen);
+                };
+                line
+            }
         };
         self.say(vec![line], screen);
     }
@@ -173,8 +181,19 @@ impl Teller {
 
 /// `exit code 3 after 0.4 s, 2 tries`: a failure that stands.
 pub(crate) fn final_failure(state: &RunState, job: JobId, failure: &Failure) -> String {
+    let words = safe(&failure.describe()).into_owned();
+    finally(state, job, failure, words)
+}
+
+/// The same in a list, where a long story makes every line long.
+pub(crate) fn brief_failure(state: &RunState, job: JobId, failure: &Failure, palette: Palette) -> String {
+    let words = fit(&safe(&failure.describe()), REASON, palette.dots());
+    finally(state, job, failure, words)
+}
+
+fn finally(state: &RunState, job: JobId, failure: &Failure, words: String) -> String {
     let state = state.job(job);
-    let mut text = failure_text(failure, state.attempts > 0);
+    let mut text = with_time(failure, words, state.attempts > 0);
     if state.failures > 1 {
         text.push_str(&format!(", {} tries", state.failures));
     }
@@ -183,7 +202,10 @@ pub(crate) fn final_failure(state: &RunState, job: JobId, failure: &Failure) -> 
 
 /// `exit code 3 after 0.4 s`, `timeout: took longer than 1.0 s, ended after 11 s`. `timed`: with how long it took.
 pub(crate) fn failure_text(failure: &Failure, timed: bool) -> String {
-    let mut text = safe(&failure.describe()).into_owned();
+    with_time(failure, safe(&failure.describe()).into_owned(), timed)
+}
+
+fn with_time(failure: &Failure, mut text: String, timed: bool) -> String {
     if timed && failure.seconds > 0.0 {
         // A message reads on to its own end.
         let ended = if failure.message.is_some() { ", ended" } else { "" };

@@ -8,7 +8,7 @@ use gpulane_journal::RunDir;
 use gpulane_model::{Attempt, Event, GpuIndex, JobId, LaneId, Millis, Plan, Record, RunState};
 
 use crate::clean::{clean, safe};
-use crate::frame::{Frame, LaneJob, LaneRow, render};
+use crate::frame::{Frame, LaneJob, LaneRow, Silence, render};
 use crate::gpu_words::gpu_troubles;
 use crate::lanes::{lane_label, place_label};
 use crate::lines::Line;
@@ -36,6 +36,8 @@ struct Running {
     since: Millis,
     /// UUIDs of its GPUs.
     gpus: Vec<String>,
+    /// What was thought of it last, until it prints again.
+    silence: Option<Silence>,
 }
 
 pub(crate) struct View {
@@ -90,7 +92,7 @@ impl View {
                 Mode::Tty => Prefix::on_terminal(&plan, palette, look.size().0),
                 _ => Prefix::whole(&plan, palette),
             },
-            teller: Teller::new(palette),
+            teller: Teller::new(palette, (mode == Mode::Tty).then_some(look)),
             plain: Plain::default(),
             screen: Screen::new(err),
             out: Sink::new(out),
@@ -143,14 +145,19 @@ impl View {
     fn on_job(&mut self, job: JobId, record: &Record) {
         match &record.event {
             Event::JobStarted { attempt, lane, gpus, .. } => {
-                let running =
-                    Running { lane: *lane, attempt: *attempt, since: record.time, gpus: gpus.clone() };
+                let (lane, attempt, gpus) = (*lane, *attempt, gpus.clone());
+                let running = Running { lane, attempt, since: record.time, gpus, silence: None };
                 self.running.insert(job, running);
-                self.lanes.on_start(*lane);
-                self.prefix.on_start(job, *lane);
+                self.lanes.on_start(lane);
+                self.prefix.on_start(job, lane);
                 self.plain.on_start(job, record.time);
                 if let Some(output) = &mut self.output {
-                    output.start(job, *attempt);
+                    output.start(job, attempt);
+                }
+            }
+            Event::HangSuspected { frozen, .. } => {
+                if let Some(running) = self.running.get_mut(&job) {
+                    running.silence = Some(Silence::of(*frozen));
                 }
             }
             Event::JobSucceeded { attempt, .. } | Event::JobFailed { attempt, .. } => {
@@ -190,6 +197,11 @@ impl View {
             }
         } else if let Some(output) = &mut self.output {
             output.skip_to_end(keep);
+            self.hear();
+            // What was heard now is old: it ends no silence.
+            for (job, running) in &mut self.running {
+                running.silence = self.state.suspected.get(job).map(|it| Silence::of(it.frozen));
+            }
         }
     }
 
@@ -218,10 +230,14 @@ impl View {
     }
 
     fn hear(&mut self) {
-        let Self { output, prefix, plan, screen, .. } = self;
-        if let Some(output) = output {
-            output.poll(&mut |said| screen.line(&prefix.said(plan, &said)));
-        }
+        let Self { output, prefix, plan, screen, running, .. } = self;
+        let Some(output) = output else { return };
+        output.poll(&mut |said| {
+            if let Some(running) = running.get_mut(&said.job) {
+                running.silence = None;
+            }
+            screen.line(&prefix.said(plan, &said));
+        });
     }
 
     fn show_frame(&mut self, now: Millis) -> io::Result<()> {
@@ -319,6 +335,7 @@ impl View {
             style: self.prefix.style(job),
             attempt: running.attempt.0,
             elapsed: now.since(running.since),
+            silence: running.silence,
             text: text.map(|(text, _)| clean(text, false).trim().replace('\t', " ")).unwrap_or_default(),
         }
     }
@@ -368,6 +385,7 @@ impl View {
             palette: self.palette,
             brief: matches!(self.mode, Mode::Json | Mode::Quiet),
             now,
+            columns: (self.mode == Mode::Tty).then(|| self.look.size().0),
         }
     }
 

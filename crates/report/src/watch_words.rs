@@ -8,10 +8,10 @@ use gpulane_model::{Attempt, Event, JobId, Plan, RunState, Suspicion};
 use crate::clean::safe;
 use crate::palette::Palette;
 use crate::phase::Snapshot;
-use crate::text::{ago, seconds};
+use crate::text::{ago, seconds, wrap};
 
-/// The lines that tell such an event; none for all other events.
-pub(crate) fn watch_lines(event: &Event, palette: Palette) -> Vec<String> {
+/// The lines that tell such an event; none for all other events. `columns`: the terminal's, where there is one.
+pub(crate) fn watch_lines(event: &Event, palette: Palette, columns: Option<usize>) -> Vec<String> {
     let alert = palette.alert();
     match event {
         Event::HangSuspected { job, frozen, stuck, .. } => {
@@ -19,7 +19,7 @@ pub(crate) fn watch_lines(event: &Event, palette: Palette) -> Vec<String> {
             let how = if *frozen { "is frozen" } else { "is quiet" };
             let line = format!("{alert} {job} {how}: {}", safe(&stuck.evidence));
             let advice = advice(stuck.cause.as_deref(), stuck.remedy.as_deref(), palette);
-            [line].into_iter().chain(advice.map(|advice| format!("    {advice}"))).collect()
+            [line].into_iter().chain(advice.into_iter().flat_map(|it| set_in(&it, 4, columns))).collect()
         }
         Event::JobLingered { job, because, .. } => {
             vec![format!("{alert} {job} {}; it counts as succeeded", safe(because))]
@@ -56,6 +56,16 @@ pub(crate) fn advice(cause: Option<&str>, remedy: Option<&str>, palette: Palette
     }
 }
 
+/// A sentence that stands further in, in as many lines as it takes on a terminal of this width.
+pub(crate) fn set_in(text: &str, indent: usize, columns: Option<usize>) -> Vec<String> {
+    let space = " ".repeat(indent);
+    let lines = match columns {
+        Some(columns) => wrap(text, columns.saturating_sub(indent)),
+        None => vec![text.to_owned()],
+    };
+    lines.into_iter().map(|line| format!("{space}{line}")).collect()
+}
+
 /// What was last thought of a job that runs now.
 pub(crate) fn suspicion<'a>(of: &Snapshot<'a>, job: JobId) -> Option<&'a Suspicion> {
     of.state.suspected.get(&job).filter(|_| of.live)
@@ -69,6 +79,9 @@ pub(crate) fn suspicion_text(of: &Snapshot<'_>, it: &Suspicion) -> String {
 /// What was last seen of such a job: a word each and what it stands for.
 pub(crate) fn suspicion_facts(of: &Snapshot<'_>, job: JobId) -> Vec<(&'static str, String)> {
     let Some(it) = suspicion(of, job) else { return Vec::new() };
+    if !it.frozen {
+        return vec![("quiet:", left_alone(of, it))];
+    }
     let mut facts = vec![
         ("life:", format!("none: {}", suspicion_text(of, it))),
         ("stuck:", safe(&it.stuck.evidence).into_owned()),
@@ -76,6 +89,14 @@ pub(crate) fn suspicion_facts(of: &Snapshot<'_>, job: JobId) -> Vec<(&'static st
     facts.extend(it.stuck.cause.as_deref().map(|cause| ("cause:", safe(cause).into_owned())));
     facts.extend(it.stuck.remedy.as_deref().map(|remedy| ("remedy:", safe(remedy).into_owned())));
     facts
+}
+
+/// `sleeping in job.py:7, quiet for 12 s, seen 3 s ago; it is left alone`: no life was seen, and for a reason.
+fn left_alone(of: &Snapshot<'_>, it: &Suspicion) -> String {
+    // A cause that has a remedy is that of a freeze, and nobody has said that this is one.
+    let why = it.stuck.cause.as_deref().filter(|_| it.stuck.remedy.is_none()).map(safe);
+    let why = why.unwrap_or_else(|| "it is left alone".into());
+    format!("{}, seen {}; {why}", safe(&it.stuck.evidence), ago(of.now.since(it.time)))
 }
 
 /// Where what a job that was frozen did is written down, if it is.

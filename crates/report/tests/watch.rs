@@ -5,7 +5,8 @@ mod scene;
 use std::fs;
 
 use gpulane_model::{Attempt, Event, FailReason, Failure, Stuck};
-use gpulane_report::{End, Look, Mode, Snapshot, job_detail, job_detail_json, status};
+use gpulane_report::{End, Look, Mode, Size, Snapshot, job_detail, job_detail_json, status};
+use scene::vt::Terminal;
 use scene::{Scene, at, plan};
 
 fn stuck() -> Stuck {
@@ -110,6 +111,120 @@ fn those_that_would_not_exit_are_told_and_counted() {
         text.contains("✓ 2 jobs succeeded in 0.0 s (1 did its work but did not exit as it should)\n"),
         "{text}"
     );
+}
+
+#[test]
+fn lanes_show_who_is_quiet_or_frozen_until_it_prints_again() {
+    let look = Look { size: Size::Fixed(60, 24), ..Look::PLAIN };
+    let mut scene = scene();
+    let (mut live, _, err) = scene.live(Mode::Tty, look);
+    let mut terminal = Terminal::new(60);
+    let mut lanes = |live: &mut gpulane_report::Live, now: u64| {
+        live.tick(None, at(now)).unwrap();
+        terminal.feed(&err.take());
+        let screen = terminal.text();
+        let rows: Vec<String> = screen.lines().rev().take(2).map(str::to_owned).collect();
+        (rows, screen)
+    };
+    scene.event(1000, suspected(false, Stuck { cause: None, remedy: None, ..stuck() }));
+    assert_eq!(lanes(&mut live, 2000).0, ["gpu 1  train/b      2 s", "gpu 0  train/a      2 s  quiet"]);
+    scene.event(3000, suspected(true, stuck()));
+    let (rows, screen) = lanes(&mut live, 4000);
+    assert_eq!(rows[1], "gpu 0  train/a      4 s  ! frozen");
+    let advice = "    a library that is not safe in threads → use processes";
+    assert!(screen.lines().any(|line| line == advice), "{screen}");
+    scene.says("train/a", 1, "stdout", b"epoch 2\n");
+    assert_eq!(lanes(&mut live, 5000).0[1], "gpu 0  train/a      5 s");
+}
+
+#[test]
+fn a_view_that_begins_in_the_middle_knows_who_is_frozen() {
+    let mut scene = scene();
+    scene.says("train/a", 1, "stdout", b"epoch 1\n");
+    scene.event(3000, suspected(true, stuck()));
+    // Somebody works on the run.
+    let _lock = scene.dir.lock().unwrap();
+    let (mut live, _, err) = scene.live(Mode::Tty, Look::PLAIN);
+    live.catch_up(None).unwrap();
+    live.tick(None, at(4000)).unwrap();
+    let text = err.take();
+    assert!(text.contains("epoch 1") && text.contains("! frozen"), "{text}");
+}
+
+#[test]
+fn advice_is_broken_between_words_on_a_terminal_and_nowhere_else() {
+    let long = || Some("word ".repeat(30).trim_end().to_owned());
+    let stuck = || Stuck { cause: long(), remedy: long(), ..stuck() };
+    for (mode, whole) in [(Mode::Tty, false), (Mode::Plain, true)] {
+        let mut scene = scene();
+        let (mut live, _, err) = scene.live(mode, Look::PLAIN);
+        scene.event(1000, suspected(true, stuck()));
+        live.tick(None, at(2000)).unwrap();
+        let text = err.text();
+        let advice: Vec<&str> = text.lines().filter(|line| line.starts_with("    word")).collect();
+        let widest = advice.iter().map(|line| line.chars().count()).max().unwrap();
+        assert_eq!((advice.len() == 1, widest > 80), (whole, whole), "{text}");
+    }
+}
+
+#[test]
+fn a_quiet_job_is_not_called_stuck() {
+    let mut scene = scene();
+    let quiet = Stuck {
+        evidence: "sleeping in job.py:7, quiet for 12 s".into(),
+        cause: Some("it waits by the clock; it is left alone".into()),
+        remedy: None,
+    };
+    let detail = |scene: &Scene| {
+        let state = scene.state();
+        let (dir, plan) = (&scene.dir, &*scene.plan);
+        let live = Snapshot { dir, plan, state: &state, live: true, core: None, now: at(15_000) };
+        job_detail(&live, scene.id("train/a"), Look { size: Size::Fixed(120, 24), ..Look::PLAIN })
+    };
+    scene.event(12_000, suspected(false, quiet.clone()));
+    let text = detail(&scene);
+    let line = "  quiet:    sleeping in job.py:7, quiet for 12 s, seen 3.0 s ago; it waits by the clock; it is left alone\n";
+    assert!(text.contains(line), "{text}");
+    assert!(!text.contains("life:") && !text.contains("stuck:") && !text.contains("cause:"), "{text}");
+
+    scene.event(12_000, suspected(false, Stuck { remedy: Some("use spawn".into()), ..quiet }));
+    let text = detail(&scene);
+    assert!(text.contains("seen 3.0 s ago; it is left alone\n") && !text.contains("spawn"), "{text}");
+}
+
+#[test]
+fn a_long_reason_does_not_make_every_line_long() {
+    let mut scene = scene();
+    let failure = Failure {
+        message: Some("waiting for a lock in a/b/c.py:88, ".repeat(9)),
+        seconds: 7.0,
+        ..Failure::because(FailReason::Hang)
+    };
+    scene.event(10, Event::JobFailed { job: "train/a".into(), attempt: Attempt(1), failure });
+    let state = scene.state();
+    let (dir, plan) = (&scene.dir, &*scene.plan);
+    let of = Snapshot { dir, plan, state: &state, live: false, core: None, now: at(20) };
+    for all in [false, true] {
+        let text = status(&of, Look::PLAIN, all);
+        let row = text.lines().find(|line| line.contains("waiting for a lock")).unwrap();
+        assert!(row.chars().count() < 120 && row.contains('…'), "{row}");
+    }
+    let text = job_detail(&of, scene.id("train/a"), Look::PLAIN);
+    assert_eq!(text.matches("c.py:88").count(), 9, "in full: {text}");
+    assert!(text.lines().all(|line| line.chars().count() <= 80), "{text}");
+}
+
+#[test]
+fn nobody_is_sent_to_an_empty_log() {
+    let mut scene = scene();
+    scene.job_succeeded(10, "train/a", 1.0).job_succeeded(10, "train/b", 1.0);
+    scene.says("train/b", 1, "stdout", b"hello\n");
+    let state = scene.state();
+    let (dir, plan) = (&scene.dir, &*scene.plan);
+    let of = Snapshot { dir, plan, state: &state, live: true, core: None, now: at(20) };
+    let text = job_detail(&of, scene.id("train/a"), Look::PLAIN);
+    assert!(text.contains("it printed nothing") && !text.contains("gpulane logs"), "{text}");
+    assert!(job_detail(&of, scene.id("train/b"), Look::PLAIN).contains("gpulane logs"));
 }
 
 #[test]

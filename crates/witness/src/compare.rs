@@ -1,17 +1,26 @@
 //! What changed between two looks at the same processes. A job may be ended by this, so every doubt is taken for life.
 
+mod waiting;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{Evidence, Frame, ProcessEvidence, Python, ThreadEvidence};
+
+/// CPU time between the looks that is work, in milliseconds; less than this may be a few turns of a poller.
+const WORK: u64 = 20;
+/// And its share of that time, in thousandths.
+const WORK_PER_MILLE: u64 = 5;
 
 /// What two looks at the same processes show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
     /// Nothing has moved, and nothing will by itself.
     Frozen,
-    /// It lives, or cannot be looked at; why.
+    /// It lives; why.
     Moved(String),
-    /// It waits by the clock and will go on by itself; where.
+    /// It cannot be looked at, so nothing can be said of it; why.
+    Unseen(String),
+    /// It waits by the clock, or for somebody else who lives, and will go on by itself; where.
     Sleeping(String),
     /// Something from outside holds it (a signal, a debugger, a freezer); which.
     Stopped(String),
@@ -20,15 +29,19 @@ pub enum Change {
 /// Compares a later look with an earlier one.
 ///
 /// Threads that wake by the clock and wait again at the same place (pollers, monitors, heartbeats) are no life by themselves:
-/// what they do when there is something to do shows as another stack, or as CPU time, I/O or output, which the caller watches.
+/// what they do when there is something to do shows as another stack, or as CPU time, or as I/O or output, which the caller
+/// watches. Threads of libraries that watch and report (wandb, tqdm) are left out altogether.
 pub fn compare(first: &Evidence, second: &Evidence) -> Change {
     if let Some(which) = stopped(first).or_else(|| stopped(second)) {
         return Change::Stopped(which);
     }
-    if let Some(why) = moved(first, second).or_else(|| unseen(first)).or_else(|| unseen(second)) {
+    if let Some(why) = moved(first, second) {
         return Change::Moved(why);
     }
-    match sleeping(first, second) {
+    if let Some(why) = unseen(first).or_else(|| unseen(second)) {
+        return Change::Unseen(why);
+    }
+    match waiting::sleeping(first, second) {
         Some(place) => Change::Sleeping(place),
         None => Change::Frozen,
     }
@@ -53,7 +66,8 @@ fn moved(first: &Evidence, second: &Evidence) -> Option<String> {
     if let Some(why) = membership(&names(first), &names(second), "a process") {
         return Some(why);
     }
-    pairs(first, second).find_map(|(before, after)| process_moved(before, after))
+    let between = second.taken.saturating_sub(first.taken);
+    pairs(first, second).find_map(|(before, after)| process_moved(before, after, between))
 }
 
 fn names(evidence: &Evidence) -> BTreeSet<(u32, u64)> {
@@ -77,28 +91,58 @@ fn pairs<'a>(
     first.processes.iter().filter_map(move |process| Some((process, *later.get(&process.pid)?)))
 }
 
-/// The same threads of one process in both looks.
+/// The same threads of one process in both looks, without those that only watch.
 fn thread_pairs<'a>(
     before: &'a ProcessEvidence,
     after: &'a ProcessEvidence,
 ) -> impl Iterator<Item = (&'a ThreadEvidence, &'a ThreadEvidence)> {
     let later: BTreeMap<u32, &ThreadEvidence> =
         after.threads.iter().map(|thread| (thread.tid, thread)).collect();
-    before.threads.iter().filter_map(move |thread| Some((thread, *later.get(&thread.tid)?)))
+    let watching = watching(before, after);
+    let threads = before.threads.iter().filter(move |thread| !watching.contains(&thread.tid));
+    threads.filter_map(move |thread| Some((thread, *later.get(&thread.tid)?)))
 }
 
-fn process_moved(before: &ProcessEvidence, after: &ProcessEvidence) -> Option<String> {
-    let tids = |process: &ProcessEvidence| process.threads.iter().map(|thread| thread.tid).collect();
+/// Threads that only watch, in either look: one of them may have been met between two frames.
+fn watching(before: &ProcessEvidence, after: &ProcessEvidence) -> BTreeSet<u32> {
+    let threads = before.threads.iter().chain(&after.threads);
+    threads.filter(|thread| thread.only_watches(after.pid)).map(|thread| thread.tid).collect()
+}
+
+fn process_moved(before: &ProcessEvidence, after: &ProcessEvidence, between: u64) -> Option<String> {
+    let watching = watching(before, after);
+    let tids = |process: &ProcessEvidence| {
+        process.threads.iter().map(|thread| thread.tid).filter(|tid| !watching.contains(tid)).collect()
+    };
     if let Some(why) = membership(&tids(before), &tids(after), "a thread") {
         return Some(why);
     }
     if before.tcp_bytes != after.tcp_bytes {
         return Some("traffic on a socket".to_owned());
     }
+    let open =
+        |process: &ProcessEvidence| (process.descriptors.pipes.clone(), process.descriptors.sockets.clone());
+    if open(before) != open(after) {
+        return Some("opened or closed a connection".to_owned());
+    }
     if before.command != after.command {
         return Some("a process runs another program".to_owned());
     }
+    if worked(before, after, &watching, between) {
+        return Some("used CPU time".to_owned());
+    }
     thread_pairs(before, after).find_map(|(before, after)| thread_moved(before, after))
+}
+
+/// More than those use who only wake to see that nothing has happened.
+fn worked(before: &ProcessEvidence, after: &ProcessEvidence, watching: &BTreeSet<u32>, between: u64) -> bool {
+    let by_watching = |process: &ProcessEvidence| -> u64 {
+        let threads = process.threads.iter().filter(|thread| watching.contains(&thread.tid));
+        threads.map(|thread| thread.cpu).sum()
+    };
+    let own = |process: &ProcessEvidence| process.cpu.saturating_sub(by_watching(process));
+    let used = own(after).saturating_sub(own(before));
+    used >= WORK && used.saturating_mul(1000) >= between.saturating_mul(WORK_PER_MILLE)
 }
 
 fn thread_moved(before: &ThreadEvidence, after: &ThreadEvidence) -> Option<String> {
@@ -145,27 +189,6 @@ fn unseen(evidence: &Evidence) -> Option<String> {
 /// Only its exit status is left.
 fn is_ended(process: &ProcessEvidence) -> bool {
     matches!(process.state, 'Z' | 'X') && process.threads.len() <= 1
-}
-
-fn sleeping(first: &Evidence, second: &Evidence) -> Option<String> {
-    pairs(first, second).find_map(|(before, after)| {
-        let mut threads = thread_pairs(before, after);
-        let (_, sleeper) = threads.find(|(earlier, later)| sleeps(earlier, later, after.pid))?;
-        let how = if sleeper.is_plain_sleep() { "sleeps" } else { "waits with a time limit" };
-        Some(format!("{how}{}", at(innermost_of_its_own(&sleeper.frames))))
-    })
-}
-
-/// Has not woken between the looks, and will: as the main thread in any wait with a limit, as another in a plain sleep.
-/// (Helper threads of libraries wait with limits all their lives; a plain sleep is somebody's own.)
-fn sleeps(earlier: &ThreadEvidence, later: &ThreadEvidence, main: u32) -> bool {
-    let unwoken =
-        earlier.switches == later.switches && earlier.waits_by_the_clock() && later.waits_by_the_clock();
-    unwoken && (later.tid == main || later.is_plain_sleep())
-}
-
-fn innermost_of_its_own(frames: &[Frame]) -> Option<&Frame> {
-    frames.iter().find(|frame| !frame.is_standard()).or(frames.first())
 }
 
 fn at(frame: Option<&Frame>) -> String {

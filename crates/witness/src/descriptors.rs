@@ -24,9 +24,9 @@ impl OpenFiles {
         Self { links, limit: descriptor_limit(folder) }
     }
 
-    /// Whether there is any socket among them.
-    pub(crate) fn any_socket(&self) -> bool {
-        self.links.values().any(|link| inode(link, "socket").is_some())
+    /// The kernel's numbers of the sockets among them.
+    pub(crate) fn sockets(&self) -> impl Iterator<Item = u64> {
+        self.links.values().filter_map(|link| inode(link, "socket"))
     }
 
     /// The summary of them.
@@ -49,7 +49,7 @@ impl OpenFiles {
 
     /// Bytes that have passed over its TCP sockets.
     pub(crate) fn tcp_bytes(&self, tcp: &TcpSockets) -> u64 {
-        let sockets = self.links.values().filter_map(|link| tcp.get(&inode(link, "socket")?));
+        let sockets = self.sockets().filter_map(|inode| tcp.get(&inode));
         sockets.fold(0, |sum, socket| sum.wrapping_add(socket.bytes))
     }
 

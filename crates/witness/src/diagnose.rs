@@ -70,6 +70,7 @@ const RULES: &[Rule] = &[
     between::shared_lock,
     between::socket,
     between::file_lock,
+    between::fifo,
     inside::native,
     between::other_end,
     at_exit::children,

@@ -7,6 +7,8 @@ use crate::syscall::CLOCK;
 /// One look at several processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Evidence {
+    /// When, in milliseconds of the machine's own clock: how long two looks lie apart.
+    pub taken: u64,
     /// In the order they were asked for; those that are gone are left out.
     pub processes: Vec<ProcessEvidence>,
 }
@@ -32,6 +34,8 @@ pub struct ProcessEvidence {
     pub descriptors: Descriptors,
     /// Bytes received and acknowledged over all its TCP sockets; 0 if that cannot be had.
     pub tcp_bytes: u64,
+    /// CPU time all its threads have used, in milliseconds.
+    pub cpu: u64,
 }
 
 /// What is known of a process as a Python program.
@@ -58,6 +62,10 @@ pub struct ThreadEvidence {
     pub state: char,
     /// The system call it sits in, where it sits in one and that can be seen.
     pub wait: Option<Wait>,
+    /// The function of the kernel it sleeps in, `pipe_write`, where the kernel tells.
+    pub wchan: Option<String>,
+    /// CPU time it has used, in milliseconds.
+    pub cpu: u64,
     /// How often it has been taken off a CPU: unchanged means that it has not run at all.
     pub switches: u64,
     /// It holds the lock of the Python interpreter.
@@ -74,12 +82,23 @@ pub struct Wait {
     /// The descriptor it waits on, where it waits on one.
     pub fd: Option<u32>,
     /// What that is: `pipe`, `socket 10.0.0.1:80`, `/dev/nvidia0`; for a futex that processes share, `shared memory`;
-    /// for a select of no descriptor, `the clock`.
+    /// for a select of no descriptor, `the clock`; for an open, the path.
     pub on: Option<String>,
     /// The kernel's number of that pipe or socket, by which the other end is found.
     pub inode: Option<u64>,
     /// It will end by itself: it has a time limit. `None`: unknown.
     pub timed: Option<bool>,
+    /// Who has the file lock it waits for: a living process that is not among those looked at.
+    pub holder: Option<Holder>,
+}
+
+/// A process that has what another waits for.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
+pub struct Holder {
+    /// Its id.
+    pub pid: u32,
+    /// Its name.
+    pub name: String,
 }
 
 /// A place in Python code.
@@ -136,5 +155,10 @@ impl ThreadEvidence {
             ["nanosleep", "clock_nanosleep"].contains(&wait.call.as_str())
                 || wait.on.as_deref() == Some(CLOCK)
         })
+    }
+
+    /// It waits for the lock of a file.
+    pub(crate) fn waits_for_file_lock(&self) -> bool {
+        self.wait.as_ref().is_some_and(|wait| ["flock", "fcntl"].contains(&wait.call.as_str()))
     }
 }

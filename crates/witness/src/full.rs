@@ -56,8 +56,11 @@ fn write_thread(text: &mut String, thread: &ThreadEvidence) -> fmt::Result {
     for Frame { function, file, line } in thread.frames.iter().rev() {
         writeln!(text, "    File \"{file}\", line {line}, in {function}")?;
     }
-    match &thread.wait {
-        Some(wait) => writeln!(text, "    waits in {}", wait_in_words(wait)),
+    if let Some(wait) = &thread.wait {
+        writeln!(text, "    waits in {}", wait_in_words(wait))?;
+    }
+    match &thread.wchan {
+        Some(function) => writeln!(text, "    in the kernel: {function}"),
         None => Ok(()),
     }
 }
@@ -74,7 +77,11 @@ fn wait_in_words(wait: &Wait) -> String {
         Some(false) => ", without a time limit",
         None => "",
     };
-    format!("{}{on}{limit}", wait.call)
+    let holder = wait
+        .holder
+        .as_ref()
+        .map_or_else(String::new, |holder| format!(", held by process {} ({})", holder.pid, holder.name));
+    format!("{}{on}{limit}{holder}", wait.call)
 }
 
 fn state_in_words(state: char) -> String {

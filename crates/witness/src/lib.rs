@@ -10,6 +10,8 @@ mod diagnose;
 mod evidence;
 mod frame;
 mod full;
+mod locks;
+mod monitors;
 mod proc_files;
 mod python;
 mod sockets;
@@ -18,7 +20,8 @@ mod take;
 
 pub use compare::{Change, compare};
 pub use diagnose::{GpuSight, Surroundings, diagnose};
-pub use evidence::{Descriptors, Evidence, Frame, ProcessEvidence, Python, ThreadEvidence, Wait};
+pub use evidence::{Descriptors, Evidence, Frame, Holder, ProcessEvidence, Python, ThreadEvidence, Wait};
 pub use full::in_full;
+pub use monitors::is_monitor;
 pub use proc_files::descendants;
 pub use take::take;

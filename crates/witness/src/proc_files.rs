@@ -8,12 +8,17 @@ use std::path::Path;
 /// Longest command line that is kept, in characters.
 const COMMAND: usize = 120;
 
+/// Milliseconds in one of the ticks in which `/proc` counts CPU time: a hundred a second, whatever the kernel's own are.
+const TICK: u64 = 10;
+
 /// `stat` of a process or thread.
 pub(crate) struct Stat {
     pub(crate) name: String,
     pub(crate) state: char,
     pub(crate) parent: u32,
     pub(crate) start: u64,
+    /// CPU time used, in milliseconds.
+    pub(crate) cpu: u64,
 }
 
 /// `/proc/PID/stat`, or `/proc/PID/task/TID/stat`.
@@ -30,7 +35,17 @@ fn parse_stat(text: &str) -> Option<Stat> {
         state: rest.first()?.chars().next()?,
         parent: rest.get(1)?.parse().ok()?,
         start: rest.get(19)?.parse().ok()?,
+        cpu: ticks(&rest, 11)?.saturating_add(ticks(&rest, 12)?).saturating_mul(TICK),
     })
+}
+
+fn ticks(fields: &[&str], at: usize) -> Option<u64> {
+    fields.get(at)?.parse().ok()
+}
+
+/// The function of the kernel a thread sleeps in; `None` if it sleeps in none, or the kernel does not tell.
+pub(crate) fn wchan(folder: &Path) -> Option<String> {
+    read(&folder.join("wchan")).filter(|name| !name.is_empty() && name != "0")
 }
 
 /// How often a thread has been taken off a CPU, of its own will or not.
@@ -110,6 +125,7 @@ mod tests {
         let fields: Vec<String> = (4..=30).map(|field| field.to_string()).collect();
         let stat = parse_stat(&format!("7 (a) b (c) S {}", fields.join(" "))).unwrap();
         assert_eq!((stat.name.as_str(), stat.state, stat.parent, stat.start), ("a) b (c", 'S', 4, 22));
+        assert_eq!(stat.cpu, 290, "14 and 15 ticks of 10 ms");
     }
 
     #[test]

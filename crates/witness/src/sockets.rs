@@ -14,6 +14,8 @@ use rustix::net::{
 /// One TCP socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(crate) struct TcpSocket {
+    /// Its own end.
+    pub(crate) local: SocketAddr,
     /// The other end; its own address for one that listens.
     pub(crate) address: SocketAddr,
     /// It waits for others to connect.
@@ -108,14 +110,17 @@ fn read_socket(message: &[u8]) -> Option<(u64, TcpSocket)> {
     let (family, state) = (*message.first()?, *message.get(1)?);
     let listens = state == LISTEN;
     let inode = u32_at(message, 68)?;
-    let (port_at, address_at) = if listens { (4, 8) } else { (6, 24) };
-    let port = u16::from_be_bytes(message.get(port_at..port_at + 2)?.try_into().ok()?);
-    let address = read_address(family, message.get(address_at..address_at + 16)?)?;
+    let end = |port_at: usize, address_at: usize| {
+        let port = u16::from_be_bytes(message.get(port_at..port_at + 2)?.try_into().ok()?);
+        Some(SocketAddr::new(read_address(family, message.get(address_at..address_at + 16)?)?, port))
+    };
+    let local = end(4, 8)?;
+    let address = if listens { local } else { end(6, 24)? };
     let bytes = tcp_info(message.get(SOCKET..)?).map_or(0, |info| {
         // `tcpi_bytes_acked` and `tcpi_bytes_received`; older kernels have a shorter struct.
         u64_at(info, 120).unwrap_or(0).wrapping_add(u64_at(info, 128).unwrap_or(0))
     });
-    Some((u64::from(inode), TcpSocket { address: SocketAddr::new(address, port), listens, bytes }))
+    Some((u64::from(inode), TcpSocket { local, address, listens, bytes }))
 }
 
 fn read_address(family: u8, bytes: &[u8]) -> Option<IpAddr> {

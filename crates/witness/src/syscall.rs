@@ -171,7 +171,14 @@ impl Call {
             on: on.map(str::to_owned),
             inode: None,
             timed: self.timed(*limit),
+            holder: None,
         }
+    }
+
+    /// For an open: where the path is in the thread's memory.
+    pub(crate) fn opened_path(&self) -> Option<u64> {
+        let (_, name, ..) = self.row()?;
+        (*name == "openat").then_some(self.arguments[1])
     }
 
     /// For `poll`: where the list of its descriptors is in the thread's memory, and how long it is.

@@ -6,7 +6,9 @@ use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use crate::descriptors::OpenFiles;
-use crate::proc_files::{command, read, stat, switches, tasks};
+use crate::locks::FileLocks;
+use crate::monitors::leave_out_reports;
+use crate::proc_files::{command, read, stat, switches, tasks, wchan};
 use crate::python::{self, PythonThread};
 use crate::sockets::{TcpSockets, tcp_sockets};
 use crate::syscall::{self, Call};
@@ -14,6 +16,8 @@ use crate::{Evidence, ProcessEvidence, ThreadEvidence, Wait};
 
 /// A `struct pollfd`.
 const POLL_ENTRY: usize = 8;
+/// As much of a path as is shown.
+const PATH: usize = 512;
 
 /// Looks at these processes now, without stopping or changing them.
 ///
@@ -21,10 +25,36 @@ const POLL_ENTRY: usize = 8;
 pub fn take(pids: &[u32]) -> Evidence {
     let open: Vec<(u32, OpenFiles)> =
         pids.iter().map(|pid| (*pid, OpenFiles::of(&folder_of(*pid)))).collect();
-    let tcp =
-        if open.iter().any(|(_, files)| files.any_socket()) { tcp_sockets() } else { TcpSockets::new() };
+    let any_socket = open.iter().any(|(_, files)| files.sockets().next().is_some());
+    let mut tcp = if any_socket { tcp_sockets() } else { TcpSockets::new() };
+    leave_out_reports(&mut tcp, open.iter().flat_map(|(_, files)| files.sockets()));
     let processes = open.iter().filter_map(|(pid, files)| look_at(*pid, files, &tcp));
-    Evidence { processes: processes.collect() }
+    let mut evidence = Evidence { taken: clock(), processes: processes.collect() };
+    name_lock_holders(&mut evidence, pids);
+    evidence
+}
+
+/// Milliseconds of a clock that only goes forward.
+fn clock() -> u64 {
+    let now = rustix::time::clock_gettime(rustix::time::ClockId::Monotonic);
+    let (seconds, nanos) = (u64::try_from(now.tv_sec), u64::try_from(now.tv_nsec));
+    seconds.unwrap_or(0).saturating_mul(1000).saturating_add(nanos.unwrap_or(0) / 1_000_000)
+}
+
+/// Adds to waits for file locks who holds them.
+fn name_lock_holders(evidence: &mut Evidence, looked_at: &[u32]) {
+    let waits =
+        |process: &&mut ProcessEvidence| process.threads.iter().any(ThreadEvidence::waits_for_file_lock);
+    let mut waiting = evidence.processes.iter_mut().filter(waits).peekable();
+    if waiting.peek().is_none() {
+        return;
+    }
+    let locks = FileLocks::read();
+    for process in waiting {
+        let holder = locks.holder(process.pid, looked_at);
+        let threads = process.threads.iter_mut().filter(|thread| thread.waits_for_file_lock());
+        threads.filter_map(|thread| thread.wait.as_mut()).for_each(|wait| wait.holder.clone_from(&holder));
+    }
 }
 
 fn folder_of(pid: u32) -> PathBuf {
@@ -48,6 +78,7 @@ fn look_at(pid: u32, files: &OpenFiles, tcp: &TcpSockets) -> Option<ProcessEvide
         python,
         descriptors: files.summary(tcp),
         tcp_bytes: files.tcp_bytes(tcp),
+        cpu: stat.cpu,
     })
 }
 
@@ -67,6 +98,8 @@ impl Look<'_> {
             name: python.name.unwrap_or(stat.name),
             state: stat.state,
             wait: self.wait(&folder),
+            wchan: wchan(&folder),
+            cpu: stat.cpu,
             switches: switches(&folder),
             gil: python.gil,
             frames: python.frames,
@@ -80,7 +113,19 @@ impl Look<'_> {
             wait.fd = self.polled(&call);
         }
         self.files.explain(&mut wait, self.tcp);
+        wait.on = wait.on.or_else(|| self.opened(&call));
         Some(wait)
+    }
+
+    /// The path of an open that has not come back.
+    fn opened(&self, call: &Call) -> Option<String> {
+        let address = call.opened_path()?;
+        let mut bytes = [0; PATH];
+        let length = File::open(self.folder.join("mem")).ok()?.read_at(&mut bytes, address).ok()?;
+        let path = bytes[..length].split(|byte| *byte == 0).next()?;
+        let path: String =
+            String::from_utf8_lossy(path).chars().filter(|character| !character.is_control()).collect();
+        (!path.is_empty()).then_some(path)
     }
 
     /// The descriptor of a poll that waits for a single one, as reads with a time limit do.

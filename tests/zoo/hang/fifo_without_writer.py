@@ -1,5 +1,5 @@
 """Opens a named pipe to read from it, and nobody ever opens it to write."""
-# stuck: openat | opening
+# stuck: opens a FIFO | openat
 # at: fifo_without_writer.py:stuck here
 
 import os

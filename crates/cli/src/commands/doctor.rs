@@ -94,7 +94,11 @@ fn run(dir: &RunDir, args: &Doctor) -> Answer {
 fn process(pid: u32, args: &Doctor) -> Result<Answer, ExitCode> {
     if args.fix {
         say::error("--fix ends what runs have left; it does not end a process by its id");
-        say::hint(format!("`kill {pid}` does"));
+        if gpulane_doctor::is_yours_to_end(pid) {
+            say::hint(format!("`kill {pid}` does"));
+        } else {
+            say::hint(format!("`gpulane doctor {pid}` says what it does and whose it is"));
+        }
         return Err(ExitCode::BadInput);
     }
     let Some(ProcessLook { findings, stacks }) = gpulane_doctor::process(pid, args.look_for.duration())

@@ -122,6 +122,8 @@ pub(crate) struct Oracle {
     /// It was said that GPUs are awaited, or CPUs.
     scarce: bool,
     cpus: Cpus,
+    /// Jobs that were moved once because a process of theirs would not end.
+    moved: std::collections::HashSet<JobId>,
     now: Millis,
     pub(crate) outcome: Option<Outcome>,
 }
@@ -132,6 +134,7 @@ impl Oracle {
             rooms: wild.map(|leased| Rooms::new(machine, leased)),
             scarce: false,
             cpus: Cpus::default(),
+            moved: std::collections::HashSet::new(),
             now: Millis(0),
             seen: BTreeMap::new(),
             plan: Arc::clone(plan),
@@ -191,7 +194,7 @@ impl Oracle {
                 self.on_exit(*job, *exit, trouble.as_ref(), stranded);
             }
             Input::Stuck { .. } | Input::WorkDone { .. } => self.on_watch(input),
-            Input::Pressure { saturated } => self.cpus.saturated = *saturated,
+            Input::Pressure { idle } => self.cpus.idle = Some(*idle),
             Input::JobPublished { job, .. } => {
                 let lingered = self.busy.remove(job).unwrap().work == Work::Lingered;
                 self.expect = Some((*job, Expect::Succeeded(lingered)));
@@ -231,7 +234,7 @@ impl Oracle {
         let expect = match (doom, exit) {
             (None, _) if lingers => Expect::Publish,
             (None | Some(FailReason::Lost), _) if crashed => Expect::Publish,
-            (Some(FailReason::Hang | FailReason::Timeout), _) if stranded => {
+            (Some(FailReason::Hang | FailReason::Timeout), _) if stranded && self.moved.insert(job) => {
                 Expect::Failed(FailReason::Lost, false)
             }
             (Some(FailReason::Hang), _) => Expect::Failed(FailReason::Hang, self.is_thawed(job)),

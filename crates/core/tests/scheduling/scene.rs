@@ -225,8 +225,9 @@ impl Story {
         })
     }
 
-    pub(crate) fn pressure(&mut self, saturated: bool) -> Vec<String> {
-        self.step(Input::Pressure { saturated })
+    /// So many cores have nothing to do.
+    pub(crate) fn idle(&mut self, idle: u32) -> Vec<String> {
+        self.step(Input::Pressure { idle })
     }
 
     /// It was seen to hold so many MiB.

@@ -17,7 +17,7 @@ fn gated(name: &str, jobs: u32, gate: StartGate) -> Stage {
 /// A run in which the CPUs are saturated from the first.
 fn pressed(stages: Vec<Stage>, machine: Machine) -> (Story, Vec<String>) {
     let press = |mut core: Core| {
-        core.step(Millis(0), gpulane_core::Input::Pressure { saturated: true }, &mut vec![]);
+        core.step(Millis(0), gpulane_core::Input::Pressure { idle: 0 }, &mut vec![]);
         core
     };
     let plan = plan(stages);
@@ -25,7 +25,7 @@ fn pressed(stages: Vec<Stage>, machine: Machine) -> (Story, Vec<String>) {
 }
 
 #[test]
-fn with_cores_to_spare_everything_starts_at_once() {
+fn with_nothing_known_of_the_cpus_everything_starts_at_once() {
     let (_, told) = Story::begin(&plan(vec![gated("train", 4, StartGate::Auto)]), small(2, 4));
     assert_eq!(starts(&told).len(), 4);
 }
@@ -51,7 +51,7 @@ fn the_gate_opens_when_the_cpus_are_free_and_when_one_ends() {
     let (mut run, _) = pressed(vec![gated("train", 4, StartGate::Auto)], small(1, 4));
     run.spawned("train/0", 1);
     assert_eq!(starts(&run.exited("train/0", 1, 3)), ["train/1@0"]);
-    assert_eq!(starts(&run.pressure(false)), ["train/2@1", "train/3@2"]);
+    assert_eq!(starts(&run.idle(9)), ["train/2@1", "train/3@2"]);
 }
 
 #[test]
@@ -64,7 +64,7 @@ fn with_nothing_running_it_is_open() {
 fn a_short_wait_is_not_worth_a_word() {
     let (mut run, _) = pressed(vec![gated("train", 2, StartGate::Auto)], small(1, 2));
     run.now = Millis(9999);
-    assert_eq!(starts(&run.pressure(false)), ["train/1@1"]);
+    assert_eq!(starts(&run.idle(9)), ["train/1@1"]);
     run.now = Millis(10_000);
     assert_eq!(run.fired(Timer::Gate), [""; 0]);
     assert_eq!(run.folded.held, None);
@@ -118,7 +118,18 @@ fn a_gang_that_does_not_fit_keeps_its_room_behind_the_gate() {
 }
 
 #[test]
-fn where_lanes_stand_in_for_gpus_there_is_no_gate() {
-    let (_, told) = pressed(vec![gated("train", 4, StartGate::AtOnce(1))], no_gpus(4));
+fn each_idle_core_lets_one_more_start() {
+    let (mut run, told) = pressed(vec![gated("train", 6, StartGate::Auto)], small(2, 6));
+    assert_eq!(starts(&told), ["train/0@0", "train/1@1"]);
+    assert_eq!(starts(&run.idle(1)), ["train/2@2"]);
+    assert_eq!(starts(&run.idle(0)), [""; 0]);
+    assert_eq!(starts(&run.idle(2)), ["train/3@3", "train/4@4"]);
+}
+
+#[test]
+fn where_lanes_stand_in_for_gpus_only_a_number_holds_starts() {
+    let (_, told) = pressed(vec![gated("train", 4, StartGate::Auto)], no_gpus(4));
     assert_eq!(starts(&told).len(), 4);
+    let (_, told) = pressed(vec![gated("train", 4, StartGate::AtOnce(1))], no_gpus(4));
+    assert_eq!(starts(&told).len(), 1);
 }

@@ -104,7 +104,7 @@ fn a_hundred_thousand_jobs_of_thousands_of_stages_behind_the_gate() {
     let start = Instant::now();
     let machine = gpulane_model::Machine { cores: 2, ..gpus(8, 4) };
     let mut core = Core::new(std::sync::Arc::clone(&plan), machine, &RunState::new(&plan));
-    core.step(Millis(0), Input::Pressure { saturated: true }, &mut vec![]);
+    core.step(Millis(0), Input::Pressure { idle: 0 }, &mut vec![]);
     run_on(&mut core);
     assert_eq!(core.counts().succeeded, 100_000);
     assert!(start.elapsed() < Duration::from_secs(20), "{:?}", start.elapsed());

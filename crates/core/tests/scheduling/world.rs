@@ -260,7 +260,7 @@ impl<'a> World<'a> {
     fn watch(&mut self) {
         let mood = self.choices.next();
         if mood < 100 {
-            return self.step(Input::Pressure { saturated: !mood.is_multiple_of(3) });
+            return self.step(Input::Pressure { idle: u32::from(mood % 4) });
         }
         let Some((job, attempt)) = self.live() else { return };
         let frozen = mood % 2 == 1;

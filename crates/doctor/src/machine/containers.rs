@@ -7,6 +7,7 @@ use gpulane_model::Bytes;
 use super::sight::Sight;
 use crate::Finding;
 use crate::fields::{named, number, percent};
+use crate::number::processes;
 
 const TOPIC: &str = "container";
 const ROOT: &str = "/sys/fs/cgroup";
@@ -87,7 +88,7 @@ fn judge(limits: &Limits, cores: usize) -> Vec<Finding> {
         found.push(
             Finding::warning(
                 TOPIC,
-                format!("the kernel has killed {} process(es) here for want of memory", limits.killed),
+                format!("the kernel has killed {} here for want of memory", processes(limits.killed)),
             )
             .because("jobs that \"just died\" with SIGKILL died of that")
             .then("sudo dmesg | grep -i 'out of memory' | tail"),

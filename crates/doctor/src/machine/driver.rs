@@ -7,6 +7,7 @@ use gpulane_gpu::NoProbe;
 
 use super::sight::{Driver, Sight};
 use crate::Finding;
+use crate::number::counted;
 
 const TOPIC: &str = "driver";
 /// Slower answers mean that the driver starts anew for every process.
@@ -46,10 +47,13 @@ fn absent(why: &str, hardware: usize, module: bool) -> Finding {
             .then("ldconfig -p | grep nvidia-ml");
     }
     if hardware > 0 {
-        return Finding::bad(TOPIC, format!("{why}, but {hardware} NVIDIA device(s) are in this machine"))
-            .because("the kernel module is not loaded: after a kernel update it must be built again")
-            .then("sudo modprobe nvidia && nvidia-smi")
-            .then("sudo dmesg | grep -i nvidia | tail");
+        return Finding::bad(
+            TOPIC,
+            format!("{why}, but this machine has {}", counted(hardware, "NVIDIA device", "NVIDIA devices")),
+        )
+        .because("the kernel module is not loaded: after a kernel update it must be built again")
+        .then("sudo modprobe nvidia && nvidia-smi")
+        .then("sudo dmesg | grep -i nvidia | tail");
     }
     Finding::fine(TOPIC, format!("{why}; jobs run on the CPU, or on simulated GPUs (--gpus sim:8x24GiB)"))
 }

@@ -3,6 +3,7 @@
 use gpulane_gpu::{Holder, Survey, survey};
 
 use super::sight::Sight;
+use crate::number::counted;
 use crate::{Finding, proc};
 
 const TOPIC: &str = "leases";
@@ -19,7 +20,11 @@ fn of(survey: &Survey, lives: impl Fn(u32) -> bool) -> Vec<Finding> {
         found.push(
             Finding::warning(
                 TOPIC,
-                format!("{count} run(s) wait for a GPU; the next is {}", first.run.display()),
+                format!(
+                    "{} for a GPU; the next is {}",
+                    counted(count, "run waits", "runs wait"),
+                    first.run.display()
+                ),
             )
             .because("every GPU they may use is leased to another run")
             .then("gpulane gpus"),
@@ -30,7 +35,7 @@ fn of(survey: &Survey, lives: impl Fn(u32) -> bool) -> Vec<Finding> {
             TOPIC,
             match living.len() {
                 0 => "no GPU is leased".to_owned(),
-                count => format!("{count} GPU(s) leased to living runs"),
+                count => format!("{} leased to living runs", counted(count, "GPU is", "GPUs are")),
             },
         ));
     }

@@ -9,6 +9,7 @@ use rustix::fs::{FlockOperation, flock};
 use rustix::process::geteuid;
 
 use super::sight::Sight;
+use crate::number::counted;
 use crate::{Finding, proc};
 
 const TOPIC: &str = "MPS";
@@ -57,9 +58,15 @@ fn abandoned(left: &[PathBuf]) -> Option<Finding> {
     let first = left.first()?.display().to_string();
     let all: Vec<String> = left.iter().map(|path| path.display().to_string()).collect();
     Some(
-        Finding::warning(TOPIC, format!("{} meeting place(s) of dead runs, such as {first}", left.len()))
-            .because("harmless; the next run that uses MPS clears them away")
-            .then(format!("rm -r {}", all.join(" "))),
+        Finding::warning(
+            TOPIC,
+            format!(
+                "{} of dead runs, such as {first}",
+                counted(left.len(), "meeting place", "meeting places")
+            ),
+        )
+        .because("harmless; the next run that uses MPS clears them away")
+        .then(format!("rm -r {}", all.join(" "))),
     )
 }
 

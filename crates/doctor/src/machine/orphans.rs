@@ -7,6 +7,7 @@ use rustix::process::geteuid;
 
 use super::sight::Sight;
 use crate::leftovers::{self, Leftover, Proof};
+use crate::number::processes;
 use crate::{Finding, proc};
 
 const TOPIC: &str = "leftovers";
@@ -29,22 +30,22 @@ pub(super) fn check(_: &Sight) -> Vec<Finding> {
 }
 
 fn of_run(run: &Path, proof: Proof, left: &[&Leftover]) -> Finding {
-    let (count, run) = (left.len(), run.display());
+    let (count, them, run) = (left.len(), processes(left.len()), run.display());
     let named = left.iter().take(NAMED).map(|left| {
         format!("`{}` (pid {}, {})", proc::command(left.process.pid), left.process.pid, left.tag.job)
     });
     let named = named.collect::<Vec<_>>().join(", ");
-    let more = if count > NAMED { ", …" } else { "" };
+    let more = if count > NAMED { format!(" and {} more", count - NAMED) } else { String::new() };
     let why = "they hold memory, GPUs and leases that nobody will give back";
     match proof {
         Proof::RunOver => {
-            Finding::bad(TOPIC, format!("{count} process(es) of the run {run}, which is over: {named}{more}"))
+            Finding::bad(TOPIC, format!("{them} of the run {run}, which is over: {named}{more}"))
                 .because(why)
                 .then("gpulane doctor --fix")
         }
         Proof::RunGone => {
             let pids: Vec<String> = left.iter().map(|left| left.process.pid.to_string()).collect();
-            let seen = format!("{count} process(es) of a run whose directory is gone, {run}: {named}{more}");
+            let seen = format!("{them} of a run whose directory is gone, {run}: {named}{more}");
             Finding::warning(TOPIC, seen)
                 .because(format!(
                     "{why}; without the run's lock gpulane cannot prove that it is over, so --fix leaves them"
@@ -58,8 +59,8 @@ fn of_run(run: &Path, proof: Proof, left: &[&Leftover]) -> Finding {
 /// workers look like. Services have sessions of their own and are not meant.
 fn orphans(known: &[Leftover]) -> Option<Finding> {
     let me = geteuid().as_raw();
-    let processes = proc::all();
-    let lone = processes.iter().filter(|process| {
+    let all = proc::all();
+    let lone = all.iter().filter(|process| {
         process.parent == 1
             && process.session != process.pid
             && process.session > 1
@@ -74,7 +75,7 @@ fn orphans(known: &[Leftover]) -> Option<Finding> {
     Some(
         Finding::warning(
             TOPIC,
-            format!("{} process(es) with a GPU open have lost their parents, such as `{}` (pid {first})", pids.len(), proc::command(first)),
+            format!("{} with a GPU open lost the parent, such as `{}` (pid {first})", processes(pids.len()), proc::command(first)),
         )
         .because("workers of a program that crashed keep its GPU memory; they are not gpulane's, so --fix leaves them")
         .then(format!("gpulane doctor {first}"))

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 use super::sight::Sight;
 use crate::Finding;
+use crate::number::counted;
 use packages::{Build, Package};
 
 const TOPIC: &str = "Python";
@@ -99,7 +100,10 @@ fn unfit(python: &Path, package: &Package, offer: Offer) -> Option<Finding> {
         Build::CpuOnly => Some(
             Finding::bad(
                 TOPIC,
-                format!("{place}: {what}, built for the CPU only, on a machine with {} GPU(s)", offer.gpus),
+                format!(
+                    "{place}: {what}, built for the CPU only, on a machine with {}",
+                    counted(offer.gpus, "GPU", "GPUs")
+                ),
             )
             .because("the commonest reason for a GPU at 0%: everything runs, on the CPU")
             .then(package.install(&pip, driver_major.min(13))),

@@ -3,7 +3,7 @@
 use gpulane_model::Millis;
 use gpulane_witness::{Change, GpuSight, ProcessEvidence, Surroundings, diagnose};
 
-use super::Looks;
+use super::{Looks, is_yours_to_end};
 use crate::Finding;
 use crate::fields::percent;
 use crate::proc::Process;
@@ -17,7 +17,9 @@ const POLLING: u64 = 5;
 pub(super) fn of(looks: &Looks, gpu: Option<GpuSight>) -> Finding {
     let over = looks.over;
     match &looks.change {
-        Change::Moved(_) | Change::Frozen if looks.is_hidden() && looks.usage.cpu(over) <= POLLING => {
+        Change::Moved(_) | Change::Unseen(_) | Change::Frozen
+            if looks.is_hidden() && looks.usage.cpu(over) <= POLLING =>
+        {
             let seen = format!(
                 "whether it moves cannot be seen; it used {}% of a CPU in {over}",
                 looks.usage.cpu(over)
@@ -25,19 +27,38 @@ pub(super) fn of(looks: &Looks, gpu: Option<GpuSight>) -> Finding {
             Finding::warning(TOPIC, seen)
         }
         Change::Moved(why) => Finding::fine(TOPIC, format!("it moves: {why}")),
+        Change::Unseen(why) => Finding::warning(TOPIC, format!("whether it moves cannot be seen: {why}")),
         Change::Sleeping(what) => {
             Finding::fine(TOPIC, format!("it sleeps by the clock and will wake by itself: {what}"))
                 .then(format!("gpulane doctor {} --for 1m    # if you think it should be awake", looks.pid))
         }
-        Change::Stopped(who) => Finding::warning(TOPIC, format!("it is stopped: {who}"))
-            .because("somebody sent SIGSTOP, pressed Ctrl-Z or debugs it; it goes on when told to")
-            .then(format!("kill -CONT {}", looks.pid)),
+        Change::Stopped(who) => stopped(looks, who),
         // Work between the looks that neither of them met.
         Change::Frozen if looks.usage.cpu(over) > POLLING => {
             Finding::fine(TOPIC, format!("it works: {}% of a CPU in {over}", looks.usage.cpu(over)))
         }
         Change::Frozen => frozen(looks, gpu),
     }
+}
+
+/// The process itself is named already; one below it is not.
+fn stopped(looks: &Looks, who: &str) -> Finding {
+    let is_stop = |state: char| matches!(state, 'T' | 't');
+    let held =
+        looks.second.processes.iter().find(|process| {
+            is_stop(process.state) || process.threads.iter().any(|thread| is_stop(thread.state))
+        });
+    let seen = match held {
+        Some(process) if process.pid == looks.pid => "it is stopped (state T)".to_owned(),
+        Some(process) => {
+            format!("`{}` (pid {}) below it is stopped (state T)", process.command, process.pid)
+        }
+        None => format!("it was stopped a moment ago: {who}"),
+    };
+    let pid = held.map_or(looks.pid, |process| process.pid);
+    Finding::warning(TOPIC, seen)
+        .because("somebody sent SIGSTOP, pressed Ctrl-Z or debugs it; it goes on when told to")
+        .then(format!("kill -CONT {pid}"))
 }
 
 fn frozen(looks: &Looks, gpu: Option<GpuSight>) -> Finding {
@@ -56,8 +77,10 @@ fn frozen(looks: &Looks, gpu: Option<GpuSight>) -> Finding {
         }
     });
     let finding = stuck.remedy.iter().fold(finding, Finding::then);
-    if long {
-        finding.then(format!("kill {}    # if it is yours to end", looks.pid))
+    if long && is_yours_to_end(looks.pid) {
+        finding.then(format!("kill {}    # end it", looks.pid))
+    } else if long {
+        finding
     } else {
         finding.then(format!("gpulane doctor {} --for 30s    # look longer", looks.pid))
     }

@@ -1,12 +1,13 @@
 //! Jobs that failed, by cause, each with what to do about it; jobs that were skipped for that; tries that failed and
 //! were made again.
 
-use gpulane_model::{Bytes, Failure, JobId, JobStatus, Memory, Millis, ProcessExit, StageId};
+use gpulane_model::{Bytes, FailReason, Failure, JobId, JobStatus, Memory, Millis, ProcessExit, StageId};
 
 use super::causes::{self, Cause};
 use super::groups::{by, named};
 use super::story::Story;
 use crate::Finding;
+use crate::number::counted;
 
 const FAILED: &str = "failed";
 const SKIPPED: &str = "skipped";
@@ -163,7 +164,9 @@ impl Group<'_> {
             9 => finding
                 .because("the kernel kills for want of memory, a scheduler for a limit, a person by hand")
                 .then("sudo dmesg | grep -i 'out of memory' | tail"),
-            11 | 6 | 4 => finding.because("native code crashed; with PYTHONFAULTHANDLER=1 the log shows where"),
+            11 | 6 | 4 => finding.because(
+                "native code crashed; if it is a Python program, the end of its log shows in which line",
+            ),
             _ => finding,
         };
         finding.then(self.logs())
@@ -194,21 +197,19 @@ pub(super) fn skipped(story: &Story) -> Vec<Finding> {
 /// Tries that failed although their job did not: something is not right, even if it came to a good end.
 pub(super) fn tried_again(story: &Story) -> Vec<Finding> {
     let failed = |job: JobId| matches!(story.state.job(job).status, JobStatus::Failed(_));
-    let tries = story.failed_tries.iter().filter(|(job, failure)| !failed(*job) && failure.counts());
-    let tries = tries.filter(|(_, failure)| failure.reason != gpulane_model::FailReason::Hang);
-    let groups =
-        by(tries.map(|(job, failure)| (super::telling::normal(&failure.describe()), (*job, failure))));
-    let told = groups.iter().take(REASONS).map(|(_, tries)| {
-        let mut names: Vec<String> = tries.iter().map(|(job, _)| story.plan.job_name(*job)).collect();
-        names.dedup();
-        let (count, how) = (tries.len(), tries[0].1.describe());
-        Finding::warning(
-            RETRIED,
-            format!("{}: {count} failed {}: {how}", named(&names), if count == 1 { "try" } else { "tries" }),
-        )
+    let tries = story.failed_tries.iter().filter(|(job, _, failure)| !failed(*job) && failure.counts());
+    // Those are told with their evidence.
+    let tries = tries.filter(|(_, _, failure)| failure.reason != FailReason::Hang);
+    let groups = by(tries.map(|one| (super::telling::normal(&one.2.describe()), one)));
+    let told =
+        groups.iter().take(REASONS).map(|(_, tries)| {
+            let mut names: Vec<String> = tries.iter().map(|(job, ..)| story.plan.job_name(*job)).collect();
+            names.dedup();
+            let (tried, how) = (counted(tries.len(), "failed try", "failed tries"), tries[0].2.describe());
+            Finding::warning(RETRIED, format!("{}: {tried}: {how}", named(&names)))
         .because("a later try went well, or is still to come; what fails now and then costs time each time")
-        .then(format!("gpulane logs {} {} --attempt 1", story.shown, super::quoted(&names[0])))
+        .then(format!("gpulane logs {} {} --attempt {}", story.shown, super::quoted(&names[0]), tries[0].1))
         .of(names)
-    });
+        });
     told.collect()
 }

@@ -5,6 +5,7 @@ use gpulane_model::{Bytes, JobStatus};
 use super::groups::{by, named};
 use super::story::{Incident, Story, What};
 use super::{shown, telling};
+use crate::number::{counted, processes};
 use crate::patience::{PATIENCE, within};
 use crate::{Finding, leftovers};
 
@@ -50,16 +51,16 @@ fn engine(story: &Story) -> Option<Finding> {
     if story.live || state.finished {
         return None;
     }
-    let left = state.counts.pending + state.counts.running;
+    let left = counted(state.counts.pending + state.counts.running, "job", "jobs");
     let resume = format!("gpulane resume {}", story.shown);
     if let Some(because) = &state.interrupted {
-        let seen = format!("interrupted with {left} jobs to go: {because}");
+        let seen = format!("interrupted with {left} to go: {because}");
         return Some(Finding::warning(ENGINE, seen).then(resume));
     }
     let log = story.dir.engine_log();
     let words = telling::line(&log).map_or_else(String::new, |line| format!("; its last words: {line}"));
     Some(
-        Finding::bad(ENGINE, format!("it ended without a word, with {left} jobs to go{words}"))
+        Finding::bad(ENGINE, format!("it ended without a word, with {left} to go{words}"))
             .because("it was killed (the kernel does so for want of memory), or the machine went down")
             .then(resume)
             .then(format!("less {}", shown(&log))),
@@ -112,11 +113,9 @@ fn told(story: &Story, incidents: &[&Incident]) -> Finding {
                 .then("sudo dmesg | grep -i -e xid -e nvrm -e 'blocked for more' | tail")
                 .then("reboot    # nothing else ends such a process")
         }
-        What::Lingered { because } => {
-            Finding::warning(PROCESSES, format!("{jobs}: done, but did not exit: {because}"))
-                .because("each costs its grace; gpulane ended them and counts them as succeeded")
-                .then("end worker threads and pools before the program ends, or call os._exit(0) last")
-        }
+        What::Lingered { because } => Finding::warning(PROCESSES, format!("{jobs}: {because}"))
+            .because("each costs its grace; gpulane ended them and counts them as succeeded")
+            .then("end worker threads and pools before the program ends, or call os._exit(0) last"),
         What::Exceeded { .. } => exceeded(&jobs, incidents),
         What::MpsFault { because } => {
             Finding::warning(GPUS, format!("{jobs}: a fault under MPS took others down: {because}"))
@@ -135,7 +134,7 @@ fn told(story: &Story, incidents: &[&Incident]) -> Finding {
 
 fn left(jobs: &str, count: u32, who: &[String]) -> Finding {
     let who = if who.is_empty() { String::new() } else { format!(", such as {}", who[0]) };
-    Finding::warning(PROCESSES, format!("{jobs}: exited and left {count} process(es) behind{who}"))
+    Finding::warning(PROCESSES, format!("{jobs}: exited and left {} behind{who}", processes(count)))
         .because("gpulane ended them before the next job started; elsewhere they would keep the GPU's memory")
         .then("wait for worker processes before the program ends: pool.close(); pool.join(), or `del loader`")
 }

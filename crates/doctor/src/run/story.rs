@@ -6,11 +6,10 @@ use std::sync::Arc;
 use gpulane_journal::{Follower, RunDir, RunDirError};
 use gpulane_model::{Attempt, Event, Failure, JobId, Plan, Record, RunState, Stuck};
 
-/// A hang, or the suspicion of one.
+/// A job that froze.
 #[derive(Clone, Debug)]
 pub(super) struct Hung {
     pub(super) attempt: Attempt,
-    pub(super) frozen: bool,
     pub(super) stuck: Stuck,
 }
 
@@ -46,10 +45,12 @@ pub(super) struct Story {
     pub(super) plan: Arc<Plan>,
     pub(super) state: RunState,
     pub(super) live: bool,
-    /// The newest of each job.
+    /// The newest of each job. A fresh start does not undo them: what freezes once may do so again.
     pub(super) hangs: HashMap<JobId, Hung>,
+    /// What jobs did that showed no life for a while, though nothing says that they froze.
+    pub(super) quiet: HashMap<JobId, Stuck>,
     /// Tries that failed, in their order.
-    pub(super) failed_tries: Vec<(JobId, Failure)>,
+    pub(super) failed_tries: Vec<(JobId, Attempt, Failure)>,
     pub(super) incidents: Vec<Incident>,
     pub(super) damage: Option<Damage>,
 }
@@ -66,6 +67,7 @@ impl Story {
             plan,
             live,
             hangs: HashMap::new(),
+            quiet: HashMap::new(),
             failed_tries: Vec::new(),
             incidents: Vec::new(),
             damage: None,
@@ -88,18 +90,14 @@ impl Story {
         self.state.apply(record);
         let job = record.event.job().and_then(|job| self.state.find(job));
         match &record.event {
-            Event::JobFailed { failure, .. } => {
-                self.failed_tries.extend(job.map(|job| (job, failure.clone())));
+            Event::JobFailed { attempt, failure, .. } => {
+                self.failed_tries.extend(job.map(|job| (job, *attempt, failure.clone())));
             }
-            Event::HangSuspected { attempt, frozen, stuck, .. } => {
-                let hung = Hung { attempt: *attempt, frozen: *frozen, stuck: stuck.clone() };
+            Event::HangSuspected { attempt, frozen: true, stuck, .. } => {
+                let hung = Hung { attempt: *attempt, stuck: stuck.clone() };
                 self.hangs.extend(job.map(|job| (job, hung)));
             }
-            // A fresh start: what was before is not what is wrong now.
-            Event::JobRequeued { .. } => {
-                self.hangs.retain(|known, _| Some(*known) != job);
-                self.failed_tries.retain(|(known, _)| Some(*known) != job);
-            }
+            Event::HangSuspected { stuck, .. } => self.quiet.extend(job.map(|job| (job, stuck.clone()))),
             other => self.incidents.extend(incident(other)),
         }
     }

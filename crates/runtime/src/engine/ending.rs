@@ -21,6 +21,8 @@ use crate::process::tree::{self, Process, Table};
 
 /// Helpers such as Python's resource tracker end by themselves right after their parent.
 const SETTLE: Millis = Millis(300);
+/// Until it can be told whose a process is that is just becoming another program.
+const LOOK_AGAIN: Millis = Millis(5);
 /// Between two rounds of KILL: a process may have forked while we looked.
 const KILL_AGAIN: Millis = Millis(50);
 /// How long a frozen Python may take to show where its threads are.
@@ -37,6 +39,8 @@ pub(super) struct Running {
     /// Id of the main process and of its session.
     pid: Pid,
     main: Main,
+    /// When the main process was first seen to have ended, where something may or may not be left of the job.
+    ended: Option<Millis>,
     ending: Option<Ending>,
 }
 
@@ -129,7 +133,7 @@ impl Roster {
         let Spawned { pid, pidfd } = spawned;
         self.mains.insert(pid, job);
         let main = Main::Alive { pidfd };
-        self.running.insert(job, Running { attempt, name, grace, pid, main, ending: None });
+        self.running.insert(job, Running { attempt, name, grace, pid, main, ended: None, ending: None });
     }
 
     /// Leaves a child of ours alone that is no job.
@@ -192,6 +196,13 @@ impl Roster {
         };
         let survivors: HashSet<Pid> =
             orphans.iter().filter(|(_, owner)| *owner == Some(job)).map(|(pid, _)| *pid).collect();
+        let undecided = |(pid, owner): &(Pid, Option<JobId>)| owner.is_none() && tree::is_becoming(*pid);
+        if survivors.is_empty() && !stuck && orphans.iter().any(undecided) {
+            let ended = *running.ended.get_or_insert(now);
+            if now.since(ended) < SETTLE {
+                return Look::Again { at: now.after(LOOK_AGAIN), watch: Vec::new() };
+            }
+        }
         if survivors.is_empty() || stuck {
             return self.gone(job, exit, stuck);
         }

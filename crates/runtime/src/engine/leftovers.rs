@@ -13,9 +13,13 @@ const MOST: usize = 3;
 /// What a person is shown of a command.
 const LONGEST: usize = 60;
 
-/// What some of these processes are and hold.
+/// What some of these processes are and hold, and how many more there are.
 pub(super) fn describe(processes: &[Process]) -> Vec<String> {
-    processes.iter().take(MOST).map(one).collect()
+    let mut told: Vec<String> = processes.iter().take(MOST).map(one).collect();
+    if let more @ 1.. = processes.len().saturating_sub(MOST) {
+        told.push(format!("and {more} more"));
+    }
+    told
 }
 
 fn one(process: &Process) -> String {
@@ -40,15 +44,26 @@ fn holdings(descriptors: &Path) -> Vec<&'static str> {
 
 fn command(process: &Process) -> String {
     let pid = process.pid.as_raw_nonzero();
+    if process.state == b'D' {
+        // Reading its command line could wait for what it is stuck in.
+        return name(pid);
+    }
     let text = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let words = String::from_utf8_lossy(&text).replace('\0', " ");
     let words: String = words.chars().map(|char| if char.is_control() { ' ' } else { char }).collect();
     let words = words.trim();
     match words.char_indices().nth(LONGEST) {
-        _ if words.is_empty() => "a process".to_owned(),
+        _ if words.is_empty() => name(pid),
         Some((at, _)) => format!("{}…", &words[..at]),
         None => words.to_owned(),
     }
+}
+
+/// What the kernel calls a process that keeps its command to itself: one that has ended, or wrote over it.
+fn name(pid: std::num::NonZeroI32) -> String {
+    let name = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
+    let name: String = String::from_utf8_lossy(&name).chars().filter(|char| !char.is_control()).collect();
+    if name.is_empty() { "a process that ended meanwhile".to_owned() } else { format!("[{name}]") }
 }
 
 /// Those that outlived KILL, with what they are in.
@@ -63,7 +78,7 @@ pub(super) fn stuck(processes: &[Process]) -> Option<Remains> {
         other => format!("in state {}", char::from(other)),
     };
     let place = place.map(|place| format!(" in {place}")).unwrap_or_default();
-    let because = format!("{} (pid {pid}) is {state}{place}", command(first));
+    let because = format!("{} (pid {pid}) is {state}{place}", name(pid));
     let pids = processes.iter().map(|process| process.pid.as_raw_nonzero().get().unsigned_abs()).collect();
     Some(Remains { pids, because })
 }
@@ -72,4 +87,44 @@ pub(super) fn stuck(processes: &[Process]) -> Option<Remains> {
 /// all it would still feed a collector.
 pub(super) fn leave_no_core(process: &Process) {
     let _ = prlimit(Some(process.pid), Resource::Core, Rlimit { current: Some(1), maximum: Some(1) });
+}
+
+#[cfg(test)]
+mod tests {
+    use std::process::{Child, Command};
+
+    use rustix::process::Pid;
+
+    use super::*;
+    use crate::process::tree;
+
+    fn look(child: &Child) -> Process {
+        let pid = Pid::from_raw(i32::try_from(child.id()).unwrap()).unwrap();
+        tree::look(pid).unwrap()
+    }
+
+    #[test]
+    fn those_that_are_not_named_are_counted() {
+        let sleep = || Command::new("sleep").arg("60").spawn().unwrap();
+        let mut children: Vec<Child> = (0..5).map(|_| sleep()).collect();
+        let processes: Vec<Process> = children.iter().map(look).collect();
+        let (five, three) = (describe(&processes), describe(&processes[..3]));
+        for child in &mut children {
+            child.kill().unwrap();
+        }
+        assert_eq!((five.len(), five[3].as_str(), three.len()), (4, "and 2 more", 3), "{five:?}");
+        // Ended and not yet reaped, it has a name but no command.
+        for child in &children {
+            let _ = rustix::process::waitid(
+                rustix::process::WaitId::Pid(Pid::from_child(child)),
+                rustix::process::WaitIdOptions::EXITED | rustix::process::WaitIdOptions::NOWAIT,
+            );
+        }
+        let ended = describe(&processes);
+        for child in &mut children {
+            child.wait().unwrap();
+        }
+        assert!(ended[0].starts_with("[sleep] (pid "), "{ended:?}");
+        assert!(describe(&processes)[0].starts_with("a process that ended meanwhile (pid "));
+    }
 }

@@ -22,7 +22,7 @@ use super::gpus::Gpus;
 use super::launchpad::{Launchpad, Setback};
 use super::on_gpus::Sharing;
 use super::publish::Publisher;
-use super::vigil::Vigils;
+use super::vigil::{self, Vigils};
 use crate::control;
 use crate::experience::Experience;
 
@@ -129,6 +129,10 @@ impl<'a> Reactor<'a> {
     /// Runs until the core says the run is over.
     pub(super) fn run(mut self) -> io::Result<ExitCode> {
         self.clock.set(SWEEP, Alarm::Sweep);
+        if vigil::is_gated(&self.prepared.plan, &self.prepared.machine) {
+            // Until the first look at the CPUs, no core is known to be idle.
+            self.feed(Input::Pressure { idle: 0 });
+        }
         self.feed(Input::Begin);
         self.take_requests();
         let mut events = Vec::with_capacity(256);
@@ -266,6 +270,12 @@ impl<'a> Reactor<'a> {
                 self.roster.sweep();
                 if let Some(gpus) = &self.sharing.gpus {
                     gpus.keep_leases_fresh();
+                }
+                if self.vigils.has_fallen_silent() {
+                    self.prepared.link.note(
+                        "nobody watches over the jobs: reading about them does not come back (a disk or /proc hangs); \
+                         a frozen job will not be noticed",
+                    );
                 }
                 // Where there is no bell, this is how requests are found.
                 self.take_requests();

@@ -102,11 +102,15 @@ impl Stock<'_> {
         };
         // The record of its start may have been lost; whatever failed with its work done has failed all the same.
         let last = if running { attempt } else { self.past.next_attempt(job) };
-        if dir.done_file(plan, job, last).exists() {
-            // Its work was finished and only its end was missing. If this fails, it is run again.
-            let _ = publish_belatedly(&dir.attempt_out(plan, job, last), &dir.out_dir(plan, job));
-        }
-        if dir.out_dir(plan, job).is_dir() {
+        if dir.done_file(plan, job, last).exists()
+            // If this fails, it is run again.
+            && publish_belatedly(&dir.attempt_out(plan, job, last), &dir.out_dir(plan, job)).is_ok()
+        {
+            let because = "said that its work was done before gpulane ended".to_owned();
+            self.record(Event::JobLingered { job: plan.job_name(job), attempt: last, because });
+            let (job, seconds) = (plan.job_name(job), 0.0);
+            self.record(Event::JobSucceeded { job, attempt: last, seconds, peak_vram: None });
+        } else if dir.out_dir(plan, job).is_dir() {
             let seconds = 0.0;
             self.record(Event::JobSucceeded { job: plan.job_name(job), attempt, seconds, peak_vram: None });
         } else if running {

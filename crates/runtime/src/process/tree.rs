@@ -17,10 +17,21 @@ pub(crate) struct Process {
     /// `Z` has ended and waits to be reaped.
     pub(crate) state: u8,
     pub(crate) session: i32,
+    /// The main thread may have ended before the others.
+    threads: u32,
+    /// It only watches and reports: what it does is no sign of its job's life.
+    pub(crate) monitor: bool,
     /// Time on a CPU so far, all its threads together, in clock ticks.
     pub(crate) cpu: u64,
     /// Page faults so far.
     pub(crate) faults: u64,
+}
+
+impl Process {
+    /// Nothing of it is left but its exit status. (One whose main thread has ended before the others is `Z`, too.)
+    pub(crate) fn has_ended(&self) -> bool {
+        self.state == b'Z' && self.threads <= 1
+    }
 }
 
 /// Which job a process says it belongs to, by its environment.
@@ -87,7 +98,7 @@ impl Table {
         members
             .into_iter()
             .filter_map(|pid| self.processes.get(&pid))
-            .filter(|process| process.state != b'Z')
+            .filter(|process| !process.has_ended())
             .copied()
             .collect()
     }
@@ -105,7 +116,7 @@ impl Table {
     pub(crate) fn tagged(&self, run: &Path) -> Vec<Process> {
         self.processes
             .values()
-            .filter(|process| process.state != b'Z')
+            .filter(|process| !process.has_ended())
             .filter(|process| tag_of(process.pid).is_some_and(|tag| Path::new(&tag.run) == run))
             .copied()
             .collect()
@@ -121,6 +132,9 @@ pub(crate) fn look(pid: Pid) -> Option<Process> {
 fn parse_stat(pid: Pid, stat: &[u8]) -> Option<Process> {
     // The command name stands in parentheses and may hold anything, parentheses too.
     let after_name = stat.iter().rposition(|byte| *byte == b')')? + 2;
+    let name = stat.iter().position(|byte| *byte == b'(').and_then(|at| stat.get(at + 1..after_name - 2));
+    let monitor =
+        name.and_then(|name| std::str::from_utf8(name).ok()).is_some_and(gpulane_witness::is_monitor);
     let rest = std::str::from_utf8(stat.get(after_name..)?).ok()?;
     let mut fields = rest.split_ascii_whitespace();
     let state = *fields.next()?.as_bytes().first()?;
@@ -129,13 +143,15 @@ fn parse_stat(pid: Pid, stat: &[u8]) -> Option<Process> {
     // In between: the terminal and flags; the faults of children that were waited for.
     let (minor, major) = (number(3)?, number(1)?);
     let (user, system) = (number(1)?, number(0)?);
-    let start = number(6)?;
+    let (threads, start) = (number(4)?, number(1)?);
     Some(Process {
         pid,
         parent: i32::try_from(parent).ok()?,
         start: start.unsigned_abs(),
         state,
         session: i32::try_from(session).ok()?,
+        threads: u32::try_from(threads).unwrap_or(1),
+        monitor,
         cpu: user.unsigned_abs() + system.unsigned_abs(),
         faults: minor.unsigned_abs() + major.unsigned_abs(),
     })
@@ -148,6 +164,11 @@ pub(crate) fn signal(process: &Process, signal: Signal) {
         // Already ended is what we wanted.
         let _ = pidfd_send_signal(&pidfd, signal);
     }
+}
+
+/// Whether its environment cannot be told yet: it is just becoming another program. (One that erased it looks the same.)
+pub(crate) fn is_becoming(pid: Pid) -> bool {
+    std::fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).is_ok_and(|environ| environ.is_empty())
 }
 
 /// What the process's environment says, if it is ours to read and says anything.
@@ -175,7 +196,7 @@ mod tests {
         let line = b"42 (a) b (c)) S 7 8 9 0 -1 4194560 1 20 3 40 5 60 7 8 20 0 1 0 12345 0 0";
         let process = parse_stat(Pid::from_raw(42).unwrap(), line).unwrap();
         assert_eq!((process.parent, process.start, process.state), (7, 12345, b'S'));
-        assert_eq!((process.session, process.faults, process.cpu), (9, 4, 65));
+        assert_eq!((process.session, process.faults, process.cpu, process.threads), (9, 4, 65, 1));
     }
 
     #[test]

@@ -10,11 +10,11 @@ pub(crate) fn threads(scene: &Scene) -> Option<Finding> {
     let in_pool =
         start.thread.frames.iter().any(|frame| frame.module() == Some("concurrent/futures/thread.py"));
     let remedy = if in_pool {
-        "Let the tasks of the ThreadPoolExecutor end, or do not wait for them: \
-         `executor.shutdown(wait=False, cancel_futures=True)`."
+        "let the tasks of the ThreadPoolExecutor end, or do not wait for them: \
+         `executor.shutdown(wait=False, cancel_futures=True)`"
     } else {
-        "Start it with `threading.Thread(…, daemon=True)`, or tell it to end (an Event it looks at) and \
-         `join()` it."
+        "start it with `threading.Thread(…, daemon=True)`, or tell it to end (an Event it looks at) and \
+         `join()` it"
     };
     if here.thread.tid == start.thread.tid {
         return Finding::new("the program is over, but a thread that is not a daemon does not end", remedy);
@@ -34,8 +34,8 @@ pub(crate) fn queue(scene: &Scene) -> Option<Finding> {
     scene.trail.iter().find(|step| step.doing == Doing::ExitQueue)?;
     Finding::new(
         "the program is over, but items it put on a multiprocessing.Queue have not been read",
-        "Read the queue until it is empty before you join the process, or call \
-         `queue.cancel_join_thread()` if they may be lost.",
+        "read the queue until it is empty before you join the process, or call \
+         `queue.cancel_join_thread()` if they may be lost",
     )
 }
 
@@ -44,7 +44,7 @@ pub(crate) fn children(scene: &Scene) -> Option<Finding> {
     scene.trail.iter().find(|step| step.doing == Doing::ExitChildren)?;
     Finding::new(
         "the program is over, but a child process does not end",
-        "Start it with `Process(…, daemon=True)`, or tell it to end and `join()` it before the program does.",
+        "start it with `Process(…, daemon=True)`, or tell it to end and `join()` it before the program does",
     )
 }
 
@@ -65,7 +65,7 @@ pub(crate) fn callback(scene: &Scene) -> Option<Finding> {
             outermost.function
         ),
         format!(
-            "Take it out with `atexit.unregister({})`, or give what it waits for a timeout.",
+            "take it out with `atexit.unregister({})`, or give what it waits for a timeout",
             outermost.bare()
         ),
     )

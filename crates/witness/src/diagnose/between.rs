@@ -12,16 +12,16 @@ pub(crate) fn full_pipe(scene: &Scene) -> Option<Finding> {
     match parent.filter(|parent| matches!(doing(parent), Doing::ChildWait | Doing::ExitChildren)) {
         Some(parent) if !in_module(parent, "multiprocessing/") => Finding::new(
             "the child writes to a pipe that is full, while its parent waits for it to end and does not read",
-            "Read while you wait: `out, err = process.communicate()` instead of `process.wait()`, or \
-             `stdout=subprocess.DEVNULL`.",
+            "read while you wait: `out, err = process.communicate()` instead of `process.wait()`, or \
+             `stdout=subprocess.DEVNULL`",
         ),
         Some(_) => Finding::new(
             "the child writes to a pipe that is full, while its parent waits for it to end and does not read",
-            "Read all results before you `join()` the process that sends them.",
+            "read all results before you `join()` the process that sends them",
         ),
         None => Finding::new(
             "the pipe it writes to is full, and who should read it does not",
-            "Read from the pipe in a thread of its own, or let it write to a file.",
+            "read from the pipe in a thread of its own, or let it write to a file",
         ),
     }
 }
@@ -35,7 +35,7 @@ pub(crate) fn each_other(scene: &Scene) -> Option<Finding> {
         None => (*here, waiting_child(scene, here)?),
     };
     let waits = waits_for_child(parent.doing) && waits_for_parent(child.doing);
-    if !waits || !linked(&parent, &child) {
+    if !waits || !linked(&parent, &child) || child.doing == Doing::Stdin && !talks_to(&parent, &child) {
         return None;
     }
     let cause = format!(
@@ -46,14 +46,14 @@ pub(crate) fn each_other(scene: &Scene) -> Option<Finding> {
     if child.doing == Doing::Stdin || !in_module(child.thread, "multiprocessing/") {
         return Finding::new(
             cause,
-            "The child waits for input: give it and close the pipe with `process.communicate(data)`, or \
-             start it with `stdin=subprocess.DEVNULL`.",
+            "the child waits for input: give it and close the pipe with `process.communicate(data)`, or \
+             start it with `stdin=subprocess.DEVNULL`",
         );
     }
     Finding::new(
         cause,
-        "Let one side send first; tell workers to end with a mark (`queue.put(None)`) before you join \
-         them; wait with `poll(timeout)`.",
+        "let one side send first; tell workers to end with a mark (`queue.put(None)`) before you join \
+         them; wait with `poll(timeout)`",
     )
 }
 
@@ -84,6 +84,13 @@ const fn waits_for_parent(doing: Doing) -> bool {
     matches!(doing, Doing::PipeRead | Doing::Stdin | Doing::QueueGet)
 }
 
+/// The parent reads from the child or writes to it. One that only waits for its end leaves the answer to somebody else.
+fn talks_to(parent: &Step, child: &Step) -> bool {
+    let shared = |inode: &u64| child.process.descriptors.pipes.contains(inode);
+    let on_pipe = |thread: &ThreadEvidence| thread.wait.as_ref()?.inode.filter(shared);
+    matches!(parent.doing, Doing::ChildOutput) || parent.process.threads.iter().find_map(on_pipe).is_some()
+}
+
 /// The child waits on something whose other end the parent has.
 fn linked(parent: &Step, child: &Step) -> bool {
     let Some(inode) = child.thread.wait.as_ref().and_then(|wait| wait.inode) else {
@@ -103,13 +110,7 @@ pub(crate) fn fork(scene: &Scene) -> Option<Finding> {
     if !is_forked(here.process, parent) || here.process.threads.len() > 1 {
         return None;
     }
-    let loader = here.thread.frames.iter().any(is_loader);
-    let spawn = if loader {
-        "Start the workers afresh: `DataLoader(…, multiprocessing_context=\"spawn\")`."
-    } else {
-        "Start children afresh instead of forking: `multiprocessing.set_start_method(\"spawn\")` at the \
-         start of the program."
-    };
+    let spawn = afresh(here.thread);
     if here.process.descriptors.gpus > 0 || parent.descriptors.gpus > 0 {
         return Finding::new(
             "fork after CUDA: the child was forked from a process that uses a GPU, and CUDA does not \
@@ -121,6 +122,19 @@ pub(crate) fn fork(scene: &Scene) -> Option<Finding> {
         "a lock was held when the process was forked; in the child nobody is left to release it",
         spawn,
     )
+}
+
+/// How to start such a child without a fork.
+fn afresh(thread: &ThreadEvidence) -> &'static str {
+    if thread.frames.iter().any(is_loader) {
+        "start the workers afresh: `DataLoader(…, multiprocessing_context=\"spawn\")`"
+    } else if in_module(thread, "multiprocessing/") || in_module(thread, "concurrent/futures/") {
+        "start children afresh instead of forking: `multiprocessing.set_start_method(\"spawn\")` at the \
+         start of the program"
+    } else {
+        "fork before threads and libraries start, or start the child afresh instead of `os.fork()`: \
+         `subprocess.Popen([sys.executable, …])`, or `multiprocessing.get_context(\"spawn\").Process(…)`"
+    }
 }
 
 /// Forked without a new program: its stack goes through the fork, or it is the same Python with the same command line.
@@ -143,8 +157,8 @@ pub(crate) fn loader(scene: &Scene) -> Option<Finding> {
     };
     Finding::new(
         cause,
-        "Find the place with `num_workers=0`; then `DataLoader(…, timeout=60, \
-         multiprocessing_context=\"spawn\")`.",
+        "find the place with `num_workers=0`; then `DataLoader(…, timeout=60, \
+         multiprocessing_context=\"spawn\")`",
     )
 }
 
@@ -158,17 +172,25 @@ pub(crate) fn pool(scene: &Scene) -> Option<Finding> {
     Finding::new(
         "the workers of the multiprocessing.Pool are idle, yet a result is missing: a worker was killed \
          and its task is lost",
-        "Use `concurrent.futures.ProcessPoolExecutor`, which raises BrokenProcessPool, or wait with a \
-         limit: `.get(timeout=600)`.",
+        "use `concurrent.futures.ProcessPoolExecutor`, which raises BrokenProcessPool, or wait with a \
+         limit: `.get(timeout=600)`",
     )
 }
 
 /// A question nobody answers.
 pub(crate) fn prompt(scene: &Scene) -> Option<Finding> {
-    scene.here_doing(&[Doing::Stdin])?;
+    let here = scene.here_doing(&[Doing::Stdin])?;
+    if scene.start().is_none_or(|start| start.process.pid == here.process.pid) {
+        return Finding::new(
+            "it asks for something on stdin, and nobody answers",
+            "give the answer as an argument or variable (`--yes`), or start it with stdin from /dev/null",
+        );
+    }
+    let ProcessEvidence { pid, command, .. } = here.process;
     Finding::new(
-        "it asks for something on stdin, and nobody answers",
-        "Give the answer as an argument or variable (`--yes`), or start it with stdin from /dev/null.",
+        format!("child {pid} ({command}) asks for something on stdin, and nobody answers"),
+        "give it the answer as an argument (`--yes`) or through its stdin (`process.communicate(data)`, which \
+         closes it), or start it with `stdin=subprocess.DEVNULL`",
     )
 }
 
@@ -178,8 +200,8 @@ pub(crate) fn shared_lock(scene: &Scene) -> Option<Finding> {
     Finding::new(
         "a lock or semaphore shared between processes is not released: its holder was killed or ended \
          without giving it back",
-        "Take it with `with lock:` and end workers by a message, never by `terminate()`; or wait with \
-         `lock.acquire(timeout=60)`.",
+        "take it with `with lock:` and end workers by a message, never by `terminate()`; or wait with \
+         `lock.acquire(timeout=60)`",
     )
 }
 
@@ -189,19 +211,19 @@ pub(crate) fn socket(scene: &Scene) -> Option<Finding> {
     match here.doing {
         Doing::SocketRead => Finding::new(
             "the other side of the connection does not answer",
-            "Set a time limit: `socket.setdefaulttimeout(60)`, `requests.get(…, timeout=60)`.",
+            "set a time limit: `socket.setdefaulttimeout(60)`, `requests.get(…, timeout=60)`",
         ),
         Doing::SocketWrite => Finding::new(
             "the other side of the connection does not read",
-            "Set a time limit: `socket.setdefaulttimeout(60)`; look what the other side does.",
+            "set a time limit: `socket.setdefaulttimeout(60)`; look what the other side does",
         ),
         Doing::Connect => Finding::new(
             "the other side does not take the connection: wrong address, a firewall, or it is down",
-            "Check the address; set a time limit: `socket.create_connection(address, timeout=30)`.",
+            "check the address; set a time limit: `socket.create_connection(address, timeout=30)`",
         ),
         Doing::Accept => Finding::new(
             "it waits for somebody to connect, and nobody does",
-            "Start the other side, check address and port; set a limit with `server.settimeout(60)`.",
+            "start the other side, check address and port; set a limit with `server.settimeout(60)`",
         ),
         _ => None,
     }
@@ -212,11 +234,28 @@ pub(crate) fn file_lock(scene: &Scene) -> Option<Finding> {
     let here = scene.here_doing(&[Doing::FileLock])?;
     let file =
         here.thread.wait.as_ref().and_then(|wait| wait.on.clone()).unwrap_or_else(|| "a file".to_owned());
+    if let Some(holder) = here.thread.wait.as_ref().and_then(|wait| wait.holder.as_ref()) {
+        return Finding::new(
+            format!("process {} ({}) holds the lock of {file}", holder.pid, holder.name),
+            format!("look what it does with `gpulane doctor {}`; the wait ends when it does", holder.pid),
+        );
+    }
     Finding::new(
         format!("another process holds the lock of {file}"),
         format!(
-            "Find it with `fuser -v {file}` or `lslocks`; a lock file left by a killed build can be removed."
+            "find it with `fuser -v {file}` or `lslocks`; a lock file left by a killed build can be removed"
         ),
+    )
+}
+
+/// An end of a FIFO without the other.
+pub(crate) fn fifo(scene: &Scene) -> Option<Finding> {
+    let here = scene.here_doing(&[Doing::FifoOpen])?;
+    let path = here.thread.wait.as_ref().and_then(|wait| wait.on.as_deref());
+    let path = path.map_or_else(String::new, |path| format!(" {path}"));
+    Finding::new(
+        format!("it opens a FIFO{path} that nobody has opened at the other end"),
+        "start the other side first, or open it without waiting: `os.open(path, os.O_RDONLY | os.O_NONBLOCK)`",
     )
 }
 
@@ -226,8 +265,8 @@ pub(crate) fn other_end(scene: &Scene) -> Option<Finding> {
     Finding::new(
         "it reads from a pipe into which nobody writes: the writer ended or failed, and another process \
          keeps the pipe open",
-        "Close the ends that a process does not use (`connection.close()`), and read with a limit: `if \
-         connection.poll(60): …`.",
+        "close the ends that a process does not use (`connection.close()`), and read with a limit: `if \
+         connection.poll(60): …`",
     )
 }
 
@@ -241,7 +280,7 @@ pub(crate) fn child(scene: &Scene) -> Option<Finding> {
     }
     Finding::new(
         format!("it waits for child {} ({}), which does not go on", here.process.pid, here.process.command),
-        "Give the wait a limit: `process.wait(timeout=600)`, `subprocess.run(…, timeout=600)`.",
+        "give the wait a limit: `process.wait(timeout=600)`, `subprocess.run(…, timeout=600)`",
     )
 }
 

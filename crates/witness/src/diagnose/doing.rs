@@ -1,7 +1,7 @@
 //! What one thread does, in one word: from the Python functions it is in where they are known ones, else from its system call.
 
-use crate::ThreadEvidence;
 use crate::syscall::SHARED_MEMORY;
+use crate::{Evidence, ProcessEvidence, Python, ThreadEvidence};
 
 /// What a thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -58,6 +58,8 @@ pub(crate) enum Doing {
     Connect,
     /// Waits for the lock of a file.
     FileLock,
+    /// Opens a FIFO that nobody has opened at the other end.
+    FifoOpen,
     /// Reads or writes a file or device.
     File,
     /// Sleeps.
@@ -141,6 +143,28 @@ pub(crate) fn doing(thread: &ThreadEvidence) -> Doing {
     }
 }
 
+/// What this thread does, with what is known of its process: programs that start others and have no more to do than to wait
+/// for them do so in various ways, GNU timeout until a signal comes.
+pub(crate) fn doing_in(evidence: &Evidence, process: &ProcessEvidence, thread: &ThreadEvidence) -> Doing {
+    let plain = doing(thread);
+    let for_a_signal = thread.wait.as_ref().is_some_and(|wait| SIGNAL_WAITS.contains(&wait.call.as_str()));
+    let starts_others = || {
+        let living =
+            |child: &ProcessEvidence| child.parent == process.pid && !matches!(child.state, 'Z' | 'X');
+        process.python == Python::NotPython && evidence.processes.iter().any(living)
+    };
+    let waits = matches!(plain, Doing::Native | Doing::Timed) && for_a_signal;
+    if waits && starts_others() { Doing::ChildWait } else { plain }
+}
+
+/// Calls that wait for any signal, that of a child's end among them.
+const SIGNAL_WAITS: [&str; 3] = ["rt_sigsuspend", "rt_sigtimedwait", "pause"];
+
+/// Where the kernel waits for the other end of a FIFO.
+fn is_fifo_open(function: &str) -> bool {
+    ["wait_for_partner", "fifo_open"].iter().any(|known| function.starts_with(known))
+}
+
 /// The outermost known function before code of others begins: `Queue.join` says more than the lock it waits for.
 fn by_function(thread: &ThreadEvidence) -> Option<Doing> {
     let inner = || thread.frames.iter().take_while(|frame| frame.is_standard());
@@ -177,6 +201,7 @@ fn by_call(thread: &ThreadEvidence) -> Doing {
         "accept" | "accept4" => Doing::Accept,
         "connect" => Doing::Connect,
         "flock" | "fcntl" => Doing::FileLock,
+        "openat" if thread.wchan.as_deref().is_some_and(is_fifo_open) => Doing::FifoOpen,
         "recvfrom" | "recvmsg" | "recvmmsg" => Doing::SocketRead,
         "sendto" | "sendmsg" => Doing::SocketWrite,
         "read" | "readv" | "poll" | "ppoll" if wait.fd == Some(0) => Doing::Stdin,
@@ -222,6 +247,7 @@ impl Doing {
             Self::Accept => "waiting for a connection",
             Self::Connect => "connecting",
             Self::FileLock => "waiting for the lock of a file",
+            Self::FifoOpen => "opening a FIFO",
             Self::File => "reading or writing a file",
             Self::Sleep => "sleeping",
             Self::Timed => "waiting with a time limit",

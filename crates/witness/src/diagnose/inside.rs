@@ -21,8 +21,8 @@ pub(crate) fn interpreter_lock(scene: &Scene) -> Option<Finding> {
                 "{others} threads wait for Python's own lock (GIL), which {} keeps busy",
                 place_of(holder)
             ),
-            "Threads share one interpreter: use processes, one per GPU \
-             (`multiprocessing.get_context(\"spawn\")`).",
+            "threads share one interpreter: use processes, one per GPU \
+             (`multiprocessing.get_context(\"spawn\")`)",
         );
     }
     Finding::new(
@@ -30,8 +30,8 @@ pub(crate) fn interpreter_lock(scene: &Scene) -> Option<Finding> {
             "a C function keeps Python's own lock (GIL) while it waits, so that no other thread can go on: {}",
             place_of(holder)
         ),
-        "It must give the GIL back: `ctypes.CDLL` instead of `PyDLL`, `with nogil:` in Cython, \
-         `py::gil_scoped_release` in pybind11.",
+        "it must give the GIL back: `ctypes.CDLL` instead of `PyDLL`, `with nogil:` in Cython, \
+         `py::gil_scoped_release` in pybind11",
     )
 }
 
@@ -58,8 +58,8 @@ pub(crate) fn library(scene: &Scene) -> Option<Finding> {
              for threads"
         ),
         format!(
-            "Use one process per GPU instead of threads, or run what uses {package} in a stage with \
-             `parallel = 1`."
+            "use one process per GPU instead of threads, or run what uses {package} in a stage with \
+             `parallel = 1`"
         ),
     )
 }
@@ -74,16 +74,17 @@ fn innermost_package(thread: &ThreadEvidence) -> Option<&str> {
 pub(crate) fn deadlock(scene: &Scene) -> Option<Finding> {
     let here = scene.here_doing(&[Doing::Lock])?;
     let waiting = python_threads(here.process, Doing::Lock);
-    let other = waiting.iter().find(|thread| thread.tid != here.thread.tid)?;
+    if waiting.len() < 2 {
+        return None;
+    }
+    let place = place_of(here.thread);
+    let elsewhere = waiting.iter().map(|thread| place_of(thread)).find(|other| *other != place);
+    let places = elsewhere
+        .map_or_else(|| format!("all of them at {place}"), |other| format!("among them {place} and {other}"));
     Finding::new(
-        format!(
-            "deadlock: {} threads each wait for a lock, among them {} and {}",
-            waiting.len(),
-            place_of(here.thread),
-            place_of(other)
-        ),
-        "Take the locks in the same order everywhere, or use one lock; `lock.acquire(timeout=60)` shows \
-         which is held.",
+        format!("deadlock: {} threads each wait for a lock, {places}", waiting.len()),
+        "take the locks in the same order everywhere, or use one lock; `lock.acquire(timeout=60)` shows \
+         which is held",
     )
 }
 
@@ -100,7 +101,8 @@ pub(crate) fn lock(scene: &Scene) -> Option<Finding> {
     Finding::new(
         "a lock is not released: the thread that waits has it already, or its holder ended without \
          giving it back",
-        "Take it with `with lock:`; where the same thread takes it twice, make it a `threading.RLock()`.",
+        "make it a `threading.RLock()` if the same thread takes it twice; else take it with `with lock:`, which \
+         gives it back on errors too",
     )
 }
 
@@ -109,7 +111,7 @@ pub(crate) fn semaphore(scene: &Scene) -> Option<Finding> {
     scene.here_doing(&[Doing::Semaphore])?;
     Finding::new(
         "a semaphore is not released: who took it ended, or forgot to give it back",
-        "Take it with `with semaphore:`, which gives it back on errors too.",
+        "take it with `with semaphore:`, which gives it back on errors too",
     )
 }
 
@@ -118,8 +120,8 @@ pub(crate) fn queue_join(scene: &Scene) -> Option<Finding> {
     scene.here_doing(&[Doing::QueueJoin])?;
     Finding::new(
         "the queue still has items nobody finished: a worker died, or did not call task_done()",
-        "Call `queue.task_done()` in a `finally:` in the worker, and let the worker catch errors so \
-         that it does not die.",
+        "call `queue.task_done()` in a `finally:` in the worker, and let the worker catch errors so \
+         that it does not die",
     )
 }
 
@@ -128,8 +130,8 @@ pub(crate) fn queue_get(scene: &Scene) -> Option<Finding> {
     scene.here_doing(&[Doing::QueueGet])?;
     Finding::new(
         "it waits for an item that nobody puts: the producer ended or failed",
-        "Let the producer put an end mark in a `finally:` (`queue.put(None)`), or get with a limit: \
-         `queue.get(timeout=60)`.",
+        "let the producer put an end mark in a `finally:` (`queue.put(None)`), or get with a limit: \
+         `queue.get(timeout=60)`",
     )
 }
 
@@ -138,8 +140,8 @@ pub(crate) fn queue_put(scene: &Scene) -> Option<Finding> {
     scene.here_doing(&[Doing::QueuePut])?;
     Finding::new(
         "the queue is full and nobody takes from it: the consumer ended or failed",
-        "Let the consumer run until it gets an end mark, also after an error; or put with a limit: \
-         `queue.put(item, timeout=60)`.",
+        "let the consumer run until it gets an end mark, also after an error; or put with a limit: \
+         `queue.put(item, timeout=60)`",
     )
 }
 
@@ -148,7 +150,7 @@ pub(crate) fn barrier(scene: &Scene) -> Option<Finding> {
     scene.here_doing(&[Doing::Barrier])?;
     Finding::new(
         "a barrier waits for a thread that does not come",
-        "Give it a limit, `threading.Barrier(n, timeout=60)`, and call `barrier.abort()` when a thread fails.",
+        "give it a limit, `threading.Barrier(n, timeout=60)`, and call `barrier.abort()` when a thread fails",
     )
 }
 
@@ -157,7 +159,7 @@ pub(crate) fn event(scene: &Scene) -> Option<Finding> {
     scene.here_doing(&[Doing::Event])?;
     Finding::new(
         "it waits for an event that nobody sets: who should have ended or failed",
-        "Set it in a `finally:`, or wait with a limit: `event.wait(timeout=60)`.",
+        "set it in a `finally:`, or wait with a limit: `event.wait(timeout=60)`",
     )
 }
 
@@ -173,8 +175,8 @@ pub(crate) fn event_loop(scene: &Scene) -> Option<Finding> {
         format!(
             "the asyncio loop has nothing left that would wake it: a task awaits what nobody will do{place}"
         ),
-        "Await with a limit, `await asyncio.wait_for(…, timeout=60)`; from another thread wake it with \
-         `loop.call_soon_threadsafe(…)`.",
+        "await with a limit, `await asyncio.wait_for(…, timeout=60)`; from another thread wake it with \
+         `loop.call_soon_threadsafe(…)`",
     )
 }
 
@@ -184,8 +186,8 @@ pub(crate) fn future(scene: &Scene) -> Option<Finding> {
     Finding::new(
         "it waits for the result of a future, and nobody works on it: its worker ended, or all workers \
          wait for each other",
-        "Wait with a limit, `future.result(timeout=600)`; do not wait for futures inside tasks of the \
-         same executor.",
+        "wait with a limit, `future.result(timeout=600)`; do not wait for futures inside tasks of the \
+         same executor",
     )
 }
 
@@ -201,7 +203,7 @@ pub(crate) fn native(scene: &Scene) -> Option<Finding> {
             "a C function called at {} does not return; it sits in the system call {call}",
             place_of(here.thread)
         ),
-        "Give that function a time limit of its own if it has one, or call it in a process that can be ended.",
+        "give that function a time limit of its own if it has one, or call it in a process that can be ended",
     )
 }
 
@@ -216,7 +218,7 @@ pub(crate) fn by_the_clock(scene: &Scene) -> Option<Finding> {
             "{} waits by the clock: it sleeps, or looks again and again for something that does not come",
             place_of(here.thread)
         ),
-        "If it waits for a file, a process or a flag, give the loop an end: `if time.monotonic() > \
-         deadline: raise TimeoutError`.",
+        "if it waits for a file, a process or a flag, give the loop an end: `if time.monotonic() > \
+         deadline: raise TimeoutError`",
     )
 }

@@ -10,7 +10,7 @@ pub(crate) fn stopped(scene: &Scene) -> Option<Finding> {
     let process = scene.evidence.processes.iter().find(held)?;
     Finding::new(
         format!("process {} is stopped by a signal or a debugger, not frozen", process.pid),
-        format!("Let it go on with `kill -CONT {}`, or leave the debugger.", process.pid),
+        format!("let it go on with `kill -CONT {}`, or leave the debugger", process.pid),
     )
 }
 
@@ -21,15 +21,15 @@ pub(crate) fn uninterruptible(scene: &Scene) -> Option<Finding> {
     if on.is_some_and(|on| on.starts_with("/dev/nvidia")) {
         return Finding::new(
             "it waits inside the GPU driver, where not even KILL reaches it",
-            "Look for `Xid` in `dmesg`; reset the GPU with `nvidia-smi --gpu-reset -i N` or restart the \
-             machine.",
+            "look for `Xid` in `dmesg`; reset the GPU with `nvidia-smi --gpu-reset -i N` or restart the \
+             machine",
         );
     }
     Finding::new(
         "it waits for a disk, network file system or device that does not answer; not even KILL reaches \
          it there",
-        "Look at `dmesg` and at the mounts it uses (`df` hangs on a dead one); it ends when the device \
-         answers or is unmounted.",
+        "look at `dmesg` and at the mounts it uses (`df` hangs on a dead one); it ends when the device \
+         answers or is unmounted",
     )
 }
 
@@ -43,8 +43,8 @@ pub(crate) fn descriptors(scene: &Scene) -> Option<Finding> {
     let (open, limit) = (process.descriptors.open, process.descriptors.limit.unwrap_or(0));
     Finding::new(
         format!("process {} has {open} of {limit} file descriptors open", process.pid),
-        "Raise the limit with `ulimit -n 65536`; for a DataLoader call \
-         `torch.multiprocessing.set_sharing_strategy(\"file_system\")`.",
+        "raise the limit with `ulimit -n 65536`; for a DataLoader call \
+         `torch.multiprocessing.set_sharing_strategy(\"file_system\")`",
     )
 }
 
@@ -61,7 +61,7 @@ pub(crate) fn orphaned(scene: &Scene) -> Option<Finding> {
     Finding::new(
         "the process that started it is gone; nobody will read what it sends or give it work",
         format!(
-            "End what is left with `kill {}`; daemonic workers (`daemon=True`) end with their parent.",
+            "end what is left with `kill {}`; daemonic workers (`daemon=True`) end with their parent",
             pids.join(" ")
         ),
     )
@@ -97,7 +97,7 @@ pub(crate) fn collective(scene: &Scene) -> Option<Finding> {
     let seen = if spinning { " (the GPU shows full load at little power: it only spins)" } else { "" };
     Finding::new(
         format!("a collective (NCCL) waits for a rank that does not take part{seen}"),
-        "All ranks must make the same calls in the same order; find the one that does not with `TORCH_DISTRIBUTED_DEBUG=DETAIL`, \
-         and set `init_process_group(timeout=timedelta(minutes=10))`.",
+        "all ranks must make the same calls in the same order; find the one that does not with `TORCH_DISTRIBUTED_DEBUG=DETAIL`, \
+         and set `init_process_group(timeout=timedelta(minutes=10))`",
     )
 }

@@ -102,7 +102,12 @@ fn what(step: &Step) -> String {
     let on = wait.on.as_deref().filter(|on| !on.starts_with("pipe"));
     match (step.doing, on) {
         (
-            Doing::SocketRead | Doing::SocketWrite | Doing::Connect | Doing::File | Doing::FileLock,
+            Doing::SocketRead
+            | Doing::SocketWrite
+            | Doing::Connect
+            | Doing::File
+            | Doing::FileLock
+            | Doing::FifoOpen,
             Some(on),
         ) => {
             format!("{phrase} ({on})")

@@ -1,6 +1,6 @@
 //! From the main thread to the one that matters: while a thread only waits for others, the cause lies with those.
 
-use super::doing::{Doing, doing};
+use super::doing::{Doing, doing, doing_in};
 use crate::{Evidence, ProcessEvidence, ThreadEvidence};
 
 /// A thread on the way.
@@ -17,7 +17,7 @@ const LONGEST: usize = 16;
 /// From the main thread of the main process to where the cause is. Empty if there is nothing to look at.
 pub(crate) fn trail(evidence: &Evidence, main: u32) -> Vec<Step<'_>> {
     let Some(process) = evidence.process(main).or(evidence.processes.first()) else { return Vec::new() };
-    let mut trail: Vec<Step> = first_alive(process).into_iter().collect();
+    let mut trail: Vec<Step> = first_alive(evidence, process).into_iter().collect();
     while trail.len() < LONGEST
         && let Some(step) = trail.last().and_then(|last| next(evidence, &trail, *last))
     {
@@ -27,8 +27,10 @@ pub(crate) fn trail(evidence: &Evidence, main: u32) -> Vec<Step<'_>> {
 }
 
 /// A main thread can end before the others do.
-fn first_alive(process: &ProcessEvidence) -> Option<Step<'_>> {
-    let mut steps = process.threads.iter().map(|thread| Step { process, thread, doing: doing(thread) });
+fn first_alive<'a>(evidence: &Evidence, process: &'a ProcessEvidence) -> Option<Step<'a>> {
+    let threads = process.threads.iter();
+    let mut steps =
+        threads.map(|thread| Step { process, thread, doing: doing_in(evidence, process, thread) });
     let main = steps.next()?;
     if main.doing == Doing::Ended {
         steps.find(|step| step.doing != Doing::Ended).or(Some(main))
@@ -45,7 +47,7 @@ fn next<'a>(evidence: &'a Evidence, trail: &[Step<'a>], last: Step<'a>) -> Optio
             steps.into_iter().filter(|step| new(step) && weight(step.doing).is_some_and(|w| w <= weakest));
         fitting.min_by_key(|step| (weight(step.doing), step.thread.tid))
     };
-    let threads = threads.then(|| best(threads_of(last.process))).flatten();
+    let threads = threads.then(|| best(threads_of(last.process, last.doing))).flatten();
     threads.or_else(|| children.then(|| best(children_of(evidence, last.process))).flatten())
 }
 
@@ -85,13 +87,17 @@ const fn weight(doing: Doing) -> Option<u8> {
     })
 }
 
-/// Other Python threads; what native threads of libraries wait for, nobody could act on.
-fn threads_of(process: &ProcessEvidence) -> Vec<Step<'_>> {
-    let python = process.threads.iter().filter(|thread| !thread.frames.is_empty());
-    python.map(|thread| Step { process, thread, doing: doing(thread) }).collect()
+/// Other Python threads; what native threads of libraries wait for, nobody could act on. Those that only watch give nobody
+/// work, but they too can be waited for to end.
+fn threads_of(process: &ProcessEvidence, waits: Doing) -> Vec<Step<'_>> {
+    let for_its_end = matches!(waits, Doing::ThreadJoin | Doing::ExitThreads);
+    let fits = |thread: &&ThreadEvidence| {
+        !thread.frames.is_empty() && (for_its_end || !thread.only_watches(process.pid))
+    };
+    process.threads.iter().filter(fits).map(|thread| Step { process, thread, doing: doing(thread) }).collect()
 }
 
 fn children_of<'a>(evidence: &'a Evidence, parent: &ProcessEvidence) -> Vec<Step<'a>> {
     let children = evidence.processes.iter().filter(|process| process.parent == parent.pid);
-    children.filter_map(first_alive).collect()
+    children.filter_map(|child| first_alive(evidence, child)).collect()
 }

@@ -25,8 +25,8 @@ pub(crate) fn thread(tid: u32, wait: Wait, frames: &[&str]) -> ThreadEvidence {
         state: 'S',
         wait: Some(wait),
         switches: 7,
-        gil: false,
         frames,
+        ..ThreadEvidence::default()
     }
 }
 
@@ -35,7 +35,7 @@ pub(crate) fn wait(call: &str, timed: Option<bool>) -> Wait {
 }
 
 pub(crate) fn seen(processes: Vec<ProcessEvidence>) -> Evidence {
-    Evidence { processes }
+    Evidence { processes, ..Evidence::default() }
 }
 
 /// `std:` stands for the standard library, `lib:` for installed packages, and all else for the user's own folder.

@@ -16,7 +16,11 @@ fn cause(evidence: &Evidence, wanted: &str) {
         stuck.cause.as_deref().is_some_and(|cause| cause.contains(wanted)),
         "no `{wanted}` in {stuck:#?}"
     );
-    assert!(stuck.remedy.is_some_and(|remedy| !remedy.is_empty()));
+    let remedy = stuck.remedy.unwrap();
+    assert!(
+        !remedy.starts_with(char::is_uppercase) && !remedy.ends_with('.'),
+        "it follows an arrow: {remedy}"
+    );
 }
 
 fn child_of(parent: u32, pid: u32) -> ProcessEvidence {
@@ -64,6 +68,32 @@ fn fork_after_cuda() {
         line,
         "waiting for a lock in train.py:12 (step) in child 20, train.py:50 waits for it, 2 processes"
     );
+}
+
+#[test]
+fn advice_on_forks_fits_how_the_child_was_made() {
+    let forked = |frames: &[&str]| {
+        let mut child = child_of(10, 20);
+        child.threads[0] = thread(20, wait("futex", Some(false)), frames);
+        let mut parent = process(10);
+        parent.threads[0] = thread(10, wait("wait4", Some(false)), &["train.py:50 <module>"]);
+        told(&seen(vec![parent, child])).remedy.unwrap()
+    };
+    assert!(forked(&["train.py:12 step", "train.py:40 <module>"]).contains("instead of `os.fork()`"));
+    let by_library =
+        forked(&["train.py:12 step", "std:multiprocessing/popen_fork.py:71 _launch", "train.py:40 <module>"]);
+    assert!(by_library.contains("set_start_method"));
+}
+
+#[test]
+fn a_prompt_of_a_child_is_a_prompt_though_its_parent_has_the_same_stdin() {
+    let mut parent = waiting(10);
+    parent.descriptors.pipes = vec![7];
+    let mut child = ProcessEvidence { command: "ssh host".to_owned(), ..child_of(10, 20) };
+    child.descriptors.pipes = vec![7];
+    let read = Wait { fd: Some(0), on: Some("pipe".to_owned()), inode: Some(7), ..wait("read", Some(false)) };
+    child.threads[0] = thread(20, read, &[]);
+    cause(&seen(vec![parent, child]), "child 20 (ssh host) asks for something on stdin");
 }
 
 #[test]
@@ -235,6 +265,23 @@ fn a_helper_that_waits_for_work_is_not_the_culprit() {
         line,
         "in a C function that does not return (pause) in native.py:4 (call), train.py:12 waits for it, 3 threads"
     );
+}
+
+#[test]
+fn a_monitor_is_the_culprit_only_if_its_end_is_waited_for() {
+    let beside_monitor = |frames: &[&str]| {
+        let mut process = process(10);
+        process.threads[0] = thread(10, wait("futex", Some(false)), frames);
+        let monitor = ["lib:wandb/sdk/wandb_run.py:300 loop", "std:threading.py:982 run"];
+        process.threads.push(thread(11, wait("pause", Some(false)), &monitor));
+        told(&seen(vec![process])).evidence
+    };
+    assert_eq!(
+        beside_monitor(&["std:threading.py:629 Event.wait", "train.py:12 <module>"]),
+        "waiting for an event in train.py:12 (<module>), 2 threads"
+    );
+    let at_exit = beside_monitor(&["std:threading.py:1590 _shutdown"]);
+    assert!(at_exit.contains("in wandb_run.py:300 (loop)"), "{at_exit}");
 }
 
 #[test]

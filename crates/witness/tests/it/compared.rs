@@ -1,6 +1,6 @@
 //! Every rule by which two looks differ, one at a time.
 
-use gpulane_witness::{Change, Evidence, Python, compare};
+use gpulane_witness::{Change, Evidence, Holder, Python, compare};
 
 use crate::by_hand::{process, seen, thread, wait};
 
@@ -49,6 +49,9 @@ fn whatever_differs_is_life() {
             seen.processes[0].threads[0].switches = 8;
         }),
         ("traffic", |seen| seen.processes[0].tcp_bytes = 1),
+        ("a connection was opened", |seen| seen.processes[0].descriptors.sockets.push(5)),
+        ("a pipe was opened", |seen| seen.processes[0].descriptors.pipes.push(5)),
+        ("it used CPU time", |seen| seen.processes[0].cpu = 20),
         ("another program", |seen| seen.processes[0].command = "other".to_owned()),
     ];
     for (what, change) in changes {
@@ -90,6 +93,101 @@ fn a_ticker_beside_a_frozen_thread_is_no_life() {
     );
 }
 
+/// Beside a frozen main thread, one of this call and these frames.
+fn beside(call: &str, timed: bool, frames: &[&str]) -> Evidence {
+    let mut evidence = frozen();
+    evidence.processes[0].threads.push(thread(11, wait(call, Some(timed)), frames));
+    evidence
+}
+
+#[test]
+fn a_python_thread_that_waits_by_the_clock_is_a_sleep_and_a_native_one_is_not() {
+    let timer =
+        ["std:threading.py:331 wait", "std:threading.py:1378 run", "std:threading.py:1002 _bootstrap"];
+    let python = beside("futex", true, &timer);
+    assert_eq!(
+        compare(&python, &python),
+        Change::Sleeping("waits with a time limit in threading.py:331".to_owned())
+    );
+    let native = beside("futex", true, &[]);
+    assert_eq!(compare(&native, &native), Change::Frozen);
+}
+
+#[test]
+fn whatever_a_monitor_does_is_no_life() {
+    let wandb =
+        ["std:threading.py:331 wait", "lib:wandb/sdk/wandb_run.py:300 loop", "std:threading.py:982 run"];
+    let first = beside("futex", true, &wandb);
+    assert_eq!(compare(&first, &first), Change::Frozen, "it sleeps");
+    let changes: &[Happened] = &[
+        ("it moves", |seen| seen.processes[0].threads[1].frames[1].line = 301),
+        ("it runs", |seen| seen.processes[0].threads[1].state = 'R'),
+        ("it is in the kernel", |seen| seen.processes[0].threads[1].state = 'D'),
+        ("it is met elsewhere", |seen| seen.processes[0].threads[1].frames.truncate(1)),
+        ("it ends", |seen| drop(seen.processes[0].threads.pop())),
+        ("it uses CPU time", |seen| {
+            seen.processes[0].threads[1].cpu = 500;
+            seen.processes[0].cpu = 510;
+        }),
+    ];
+    for (what, change) in changes {
+        let mut second = first.clone();
+        change(&mut second);
+        assert_eq!(compare(&first, &second), Change::Frozen, "{what}");
+        assert_eq!(compare(&second, &first), Change::Frozen, "{what}, before");
+    }
+    let mut second = first.clone();
+    second.processes[0].threads[0].frames[0].line = 13;
+    assert!(moved(&compare(&first, &second)), "what is watched does move");
+    let work = beside("futex", true, &["lib:wandb/sdk/wandb_run.py:300 log", "train.py:9 logger"]);
+    assert!(matches!(compare(&work, &work), Change::Sleeping(_)), "the user's own thread");
+}
+
+#[test]
+fn cpu_time_counts_from_half_a_percent() {
+    let after_ms = |between: u64, used: u64| {
+        after(|seen| {
+            seen.taken = between;
+            seen.processes[0].cpu = used;
+        })
+    };
+    assert_eq!(after_ms(1000, 20), Change::Moved("used CPU time".to_owned()));
+    assert_eq!(after_ms(1000, 10), Change::Frozen);
+    assert_eq!(after_ms(30_000, 150), Change::Moved("used CPU time".to_owned()));
+    assert_eq!(after_ms(30_000, 140), Change::Frozen, "a poller");
+}
+
+#[test]
+fn who_waits_for_anothers_file_lock_waits() {
+    let mut waiting = beside("flock", false, &["build.py:7 lock"]);
+    assert_eq!(compare(&waiting, &waiting), Change::Frozen, "nobody outside holds it");
+    let holder = Some(Holder { pid: 77, name: "ninja".to_owned() });
+    waiting.processes[0].threads[1].wait.as_mut().unwrap().holder = holder;
+    assert_eq!(
+        compare(&waiting, &waiting),
+        Change::Sleeping("waits for a file lock that process 77 (ninja) holds".to_owned())
+    );
+}
+
+#[test]
+fn who_asks_again_and_again_for_a_lock_file_waits() {
+    for library in
+        ["filelock/_api.py", "torch/utils/file_baton.py", "fasteners/process_lock.py", "portalocker/utils.py"]
+    {
+        let polling = format!("lib:{library}:50 acquire");
+        let mut first = beside("clock_nanosleep", true, &[&polling, "build.py:7 build"]);
+        let second = first.clone();
+        first.processes[0].threads[1].switches = 1;
+        assert_eq!(
+            compare(&first, &second),
+            Change::Sleeping("waits for a lock file: build.py:7".to_owned()),
+            "{library}"
+        );
+        let held = beside("futex", false, &["build.py:9 work", &polling, "build.py:7 build"]);
+        assert_eq!(compare(&held, &held), Change::Frozen, "{library}: it has the lock");
+    }
+}
+
 #[test]
 fn a_main_loop_that_polls_in_vain_is_frozen() {
     let polling = |switches: u64| {
@@ -123,12 +221,16 @@ fn what_cannot_be_looked_at_is_never_frozen() {
     dark.processes[0].threads[0].wait = None;
     dark.processes[0].threads[0].frames.clear();
     let change = compare(&dark, &dark);
-    assert_eq!(change, Change::Moved("process 10 cannot be looked at: not allowed".to_owned()));
+    assert_eq!(change, Change::Unseen("process 10 cannot be looked at: not allowed".to_owned()));
 
     let mut beside = frozen();
     beside.processes.extend(dark.processes);
     beside.processes[1].pid = 11;
-    assert!(moved(&compare(&beside, &beside)), "one that can be seen does not speak for the other");
+    let change = compare(&beside, &beside);
+    assert!(matches!(change, Change::Unseen(_)), "one that can be seen does not speak for the other");
+    let mut later = beside.clone();
+    later.processes[0].tcp_bytes = 1;
+    assert!(moved(&compare(&beside, &later)), "but its life does");
 }
 
 #[test]

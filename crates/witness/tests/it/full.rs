@@ -1,6 +1,6 @@
 //! The long form, as a person finds it in `stacks.txt`.
 
-use gpulane_witness::{Descriptors, Evidence, Python, Wait, in_full};
+use gpulane_witness::{Descriptors, Evidence, Holder, Python, Wait, in_full};
 
 use crate::by_hand::{process, seen, thread, wait};
 
@@ -19,8 +19,11 @@ fn one_section_of_stacks() {
     let mut other = process(20);
     other.parent = 10;
     other.python = Python::Unreadable("not allowed".to_owned());
+    let holder = Some(Holder { pid: 77, name: "ninja".to_owned() });
+    let lock = Wait { fd: Some(4), holder, ..wait("flock", Some(false)) };
     let write = Wait { fd: Some(1), on: Some("pipe".to_owned()), ..wait("write", Some(false)) };
-    other.threads = vec![thread(20, write, &[])];
+    other.threads = vec![thread(20, write, &[]), thread(21, lock, &[])];
+    other.threads[0].wchan = Some("pipe_write".to_owned());
     let text = in_full(&seen(vec![main, other]), "first look");
     assert_eq!(
         text,
@@ -40,6 +43,10 @@ Process 20 (parent 10, sleeping (S)): python train.py
 
   Thread 20 "python" (sleeping (S), 7 switches)
     waits in write on descriptor 1 (pipe), without a time limit
+    in the kernel: pipe_write
+
+  Thread 21 "python" (sleeping (S), 7 switches)
+    waits in flock on descriptor 4, without a time limit, held by process 77 (ninja)
 "#
     );
 }

@@ -117,6 +117,75 @@ fn a_thread_that_sleeps_while_the_main_one_joins_it() {
 }
 
 #[test]
+fn a_thread_that_waits_with_a_limit_while_the_main_one_waits_without() {
+    for program in [
+        "import threading\ne = threading.Event()\nthreading.Timer(3600, e.set).start()\ne.wait()\n",
+        "import threading\ne = threading.Event()\nt = threading.Thread(target=e.wait, args=(3600,)); t.start()\nt.join()\n",
+    ] {
+        let subject = Subject::start(program);
+        subject.until(|evidence, change| {
+            let there = is_at(evidence, ("job.py", 4));
+            assert!(!there || *change != Change::Frozen, "{program}");
+            there && matches!(change, Change::Sleeping(_))
+        });
+    }
+}
+
+/// Takes the lock of a file, in a child that ends at once if told so: the lock stays with the open file.
+const HOLDER: &str = r"
+import fcntl, os, signal, sys
+f = open(sys.argv[1])
+if sys.argv[2] == 'itself' or os.fork() == 0:
+    fcntl.flock(f, fcntl.LOCK_EX)
+    if sys.argv[2] != 'itself': os._exit(0)
+else:
+    os.wait()
+signal.pause()
+";
+
+#[test]
+fn who_waits_for_a_file_lock_of_another_process_waits() {
+    for taken_by in ["itself", "a child"] {
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let path = file.path().to_str().unwrap();
+        let holder = Subject::with_arguments(HOLDER, &[path, taken_by]);
+        holder.until(|evidence, change| is_at(evidence, ("job.py", 9)) && *change == Change::Frozen);
+        let waiter = Subject::with_arguments(
+            "import fcntl, sys\nfcntl.flock(open(sys.argv[1]), fcntl.LOCK_EX)\n",
+            &[path],
+        );
+        let evidence = waiter.until(|evidence, change| {
+            let there = is_at(evidence, ("job.py", 2));
+            assert!(!there || *change != Change::Frozen, "{taken_by}");
+            there && matches!(change, Change::Sleeping(_))
+        });
+        let held_by = evidence.processes[0].threads[0].wait.as_ref().unwrap().holder.as_ref().unwrap();
+        assert_eq!(held_by.pid, holder.pid(), "{taken_by}");
+        let stuck = diagnose(&evidence, &Surroundings { main: waiter.pid(), ..Surroundings::default() });
+        assert!(stuck.cause.unwrap().contains(&format!("process {} (python", holder.pid())));
+    }
+}
+
+#[test]
+fn a_little_work_now_and_then_moves() {
+    let subject = Subject::start(
+        r"
+import time
+while True:
+    end = time.perf_counter() + 0.0004
+    while time.perf_counter() < end: pass
+    time.sleep(0.01)
+",
+    );
+    let first = subject.until(|evidence, _| is_at(evidence, ("job.py", 6)));
+    let used = |evidence: &gpulane_witness::Evidence| evidence.processes[0].cpu;
+    let second = subject.until(|evidence, _| used(evidence) >= used(&first) + 40);
+    let change = compare(&first, &second);
+    assert!(matches!(change, Change::Moved(_)), "{change:?}");
+    assert!(second.taken > first.taken);
+}
+
+#[test]
 fn a_child_that_sleeps_while_its_parent_waits() {
     let subject = Subject::start("import subprocess\nsubprocess.run(['sleep', '3600'])\n");
     subject.until(|evidence, change| evidence.processes.len() == 2 && matches!(change, Change::Sleeping(_)));

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use gpulane_witness::{Change, Evidence, compare, descendants, take};
+use gpulane_witness::{Change, Evidence, compare, descendants, is_monitor, take};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
 
@@ -46,8 +46,12 @@ impl Subject {
         self.child.id()
     }
 
+    /// As the watchdog looks: without processes that only watch.
     pub(crate) fn look(&self) -> Evidence {
-        take(&descendants(self.pid()))
+        let comm = |pid: &u32| std::fs::read_to_string(format!("/proc/{pid}/comm")).unwrap_or_default();
+        let mut tree = descendants(self.pid());
+        tree.retain(|pid| !is_monitor(&comm(pid)));
+        take(&tree)
     }
 
     /// Two looks, one after the other.

@@ -215,7 +215,104 @@ p = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
 p.wait()
 "#,
         "reading from stdin in child",
+        "(cat) asks for something on stdin, and nobody answers",
+    );
+}
+
+#[test]
+fn a_child_that_waits_for_input_while_its_parent_waits_for_output() {
+    hangs(
+        r#"
+import subprocess
+p = subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+p.stdout.read()
+"#,
+        "reading from stdin in child",
         "parent and child wait for each other: job.py:4 (<module>)",
+    );
+}
+
+#[test]
+fn a_program_under_timeout() {
+    hangs(
+        r#"
+import os, sys
+program = os.path.join(os.path.dirname(__file__), "inner.py")
+with open(program, "w") as f:
+    f.write("import threading\nthreading.Event().wait()\n")
+os.execvp("timeout", ["timeout", "3600", sys.executable, program])
+"#,
+        "waiting for an event in inner.py:2 (<module>) in child",
+        "an event that nobody sets",
+    );
+}
+
+#[test]
+fn a_fifo_without_a_writer() {
+    hangs(
+        r#"
+import os
+path = os.path.join(os.path.dirname(__file__), "frames")
+os.mkfifo(path)
+open(path)
+"#,
+        "/frames) in job.py:5",
+        "/frames that nobody has opened at the other end",
+    );
+}
+
+#[test]
+fn threads_that_wait_at_one_place() {
+    hangs(
+        r"
+import threading
+lock = threading.Lock()
+lock.acquire()
+def work():
+    lock.acquire()
+threads = [threading.Thread(target=work) for _ in range(3)]
+for t in threads: t.start()
+for t in threads: t.join()
+",
+        "waiting for a lock in job.py:6 (work)",
+        "deadlock: 3 threads each wait for a lock, all of them at job.py:6 (work)",
+    );
+}
+
+#[test]
+fn a_monitor_does_not_hide_a_freeze() {
+    hangs(
+        r"
+import os, sys, threading
+folder = os.path.join(os.path.dirname(__file__), 'site-packages', 'wandb')
+os.makedirs(folder)
+with open(os.path.join(folder, '__init__.py'), 'w') as f:
+    f.write('''
+import os, socket, threading, time
+def serve(listener):
+    with open('/proc/self/comm', 'w') as f: f.write('wandb-core')
+    connection, _ = listener.accept()
+    while connection.recv(1): connection.send(b'x')
+def watch(connection):
+    while True:
+        connection.send(b'x')
+        connection.recv(1)
+        time.sleep(0.05)
+        end = time.monotonic() + 0.02
+        while time.monotonic() < end: pass
+def init():
+    listener = socket.create_server(('127.0.0.1', 0))
+    if os.fork() == 0: serve(listener)
+    connection = socket.create_connection(listener.getsockname())
+    threading.Thread(target=watch, args=(connection,), daemon=True).start()
+''')
+sys.path.insert(0, os.path.dirname(folder))
+import wandb
+wandb.init()
+threading.Event().wait()
+",
+        "waiting for an event in job.py:28 (<module>)",
+        "an event that nobody sets",
     );
 }
 

@@ -39,6 +39,7 @@ impl Oracle {
         if self.hold == Hold::Trial(false) {
             self.hold = Hold::Trial(true);
         }
+        self.take_core(stage);
         self.used[job.index()] += 1;
         let shared = self.join(&gpus);
         let (attempt, lane, reserve) = (*attempt, *lane, *reserve);

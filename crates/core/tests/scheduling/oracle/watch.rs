@@ -8,7 +8,8 @@ use super::{Doing, Oracle, Work};
 /// How the CPUs do.
 #[derive(Default)]
 pub(super) struct Cpus {
-    pub(super) saturated: bool,
+    /// Idle ones not yet given to a start; `None`: not known.
+    pub(super) idle: Option<u32>,
 }
 
 impl Oracle {
@@ -45,13 +46,24 @@ impl Oracle {
 
     /// Whether a job of this stage may not start because others on GPUs have begun less than 30 s ago.
     pub(super) fn is_shut(&self, stage: StageId) -> bool {
-        if self.machine.kind == GpuKind::None || self.on_cores(stage) {
+        if self.on_cores(stage) {
             return false;
         }
         match self.plan.stage(stage).start_gate {
-            StartGate::Auto => self.cpus.saturated && self.young(|_| true) >= self.machine.cores as usize,
+            StartGate::Auto => {
+                let full = self.cpus.idle == Some(0) && self.machine.kind != GpuKind::None;
+                full && self.young(|_| true) >= self.machine.cores.max(1) as usize
+            }
             StartGate::AtOnce(most) => self.young(|of| of == stage) >= most as usize,
             StartGate::Off => false,
+        }
+    }
+
+    /// A job of this stage is about to start.
+    pub(super) fn take_core(&mut self, stage: StageId) {
+        let beyond = self.young(|_| true) >= self.machine.cores as usize;
+        if !self.on_cores(stage) && beyond {
+            self.cpus.idle = self.cpus.idle.map(|idle| idle.saturating_sub(1));
         }
     }
 

@@ -233,7 +233,9 @@ impl Ledger {
             let held = |gpu: &usize| self.accounts[*gpu].held_by(*job, on[*gpu] == 1);
             let seen = |gpu: &usize| self.accounts[*gpu].sees(*job);
             let most = followed.gpus.iter().filter_map(held).max().unwrap_or(0);
-            let load = followed.gpus.iter().filter_map(|gpu| self.accounts[*gpu].latest.as_ref()?.load).max();
+            let loads = followed.gpus.iter().map(|gpu| self.accounts[*gpu].latest.as_ref()?.load);
+            // One that does not tell may be at work.
+            let load = loads.collect::<Option<Vec<u32>>>().and_then(|loads| loads.into_iter().max());
             let alone = followed.gpus.iter().all(|gpu| on[*gpu] == 1);
             let settled = followed.plateau.look(now, most, load, alone);
             let busy = |gpu: &usize| {

@@ -4,9 +4,8 @@
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
-use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
+use std::sync::{Arc, Weak};
 use std::time::{Duration, Instant};
 
 use gpulane_core::Seen;
@@ -17,13 +16,14 @@ use gpulane_witness::{Change, Evidence, Surroundings};
 const PATIENCE: Duration = Duration::from_secs(15);
 /// At once, over all jobs: each look costs a core for a moment.
 const MOST: usize = 2;
+/// What may be kept of all looks at an attempt, beside the newest.
+const LONGEST: u64 = 1 << 20;
 
 /// Who looks.
-#[derive(Clone, Default)]
+#[derive(Default)]
 pub(super) struct Lookers {
-    busy: Arc<AtomicUsize>,
-    /// Threads that were given up on; they may never come back.
-    lost: usize,
+    /// When each look under way began. Whoever has not come back for long is not counted: it may never.
+    busy: Vec<(Instant, Weak<()>)>,
 }
 
 /// A look under way.
@@ -43,41 +43,31 @@ pub(super) enum Answer {
 impl Lookers {
     /// Begins a look at these processes; it is added to `stacks` under `title`. `None`: others are being looked at.
     pub(super) fn look(&mut self, pids: Vec<u32>, stacks: PathBuf, title: String) -> Option<Look> {
-        if self.busy.load(Ordering::Relaxed).saturating_sub(self.lost) >= MOST {
+        self.busy.retain(|(begun, looker)| looker.strong_count() > 0 && begun.elapsed() < PATIENCE);
+        if self.busy.len() >= MOST {
             return None;
         }
         let (send, answer) = sync_channel(1);
-        let busy = Arc::clone(&self.busy);
-        busy.fetch_add(1, Ordering::Relaxed);
-        let looker = move || {
+        let alive = Arc::new(());
+        let (begun, looker) = (Instant::now(), Arc::downgrade(&alive));
+        let look = move || {
             let evidence = gpulane_witness::take(&pids);
             // A full disk costs the file, not the verdict.
             let _ = keep(&stacks, &gpulane_witness::in_full(&evidence, &title));
             let _ = send.send(evidence);
-            busy.fetch_sub(1, Ordering::Relaxed);
+            drop(alive);
         };
-        let begun = Instant::now();
-        if std::thread::Builder::new().name("witness".into()).spawn(looker).is_err() {
-            self.busy.fetch_sub(1, Ordering::Relaxed);
-            return None;
-        }
+        std::thread::Builder::new().name("witness".into()).spawn(look).ok()?;
+        self.busy.push((begun, looker));
         Some(Look { answer, begun })
     }
 
     /// What came of a look.
-    pub(super) fn answer(&mut self, look: Look) -> Answer {
+    pub(super) fn answer(look: Look) -> Answer {
         match look.answer.try_recv() {
             Ok(evidence) => Answer::Here(evidence),
             Err(TryRecvError::Empty) if look.begun.elapsed() < PATIENCE => Answer::NotYet(look),
-            Err(TryRecvError::Empty) => {
-                self.lost += 1;
-                Answer::Never
-            }
-            // It panicked, and was never counted down.
-            Err(TryRecvError::Disconnected) => {
-                self.busy.fetch_sub(1, Ordering::Relaxed);
-                Answer::Never
-            }
+            Err(TryRecvError::Empty | TryRecvError::Disconnected) => Answer::Never,
         }
     }
 }
@@ -87,6 +77,7 @@ pub(super) fn compare(first: &Evidence, second: &Evidence) -> Seen {
     match gpulane_witness::compare(first, second) {
         Change::Frozen => Seen::Frozen,
         Change::Moved(_) => Seen::Moved,
+        Change::Unseen(_) => Seen::Unreadable,
         Change::Sleeping(_) => Seen::Sleeping,
         Change::Stopped(_) => Seen::Stopped,
     }
@@ -101,5 +92,10 @@ pub(super) fn words(evidence: &Evidence, around: &Surroundings) -> Stuck {
 pub(super) fn keep(stacks: &Path, text: &str) -> std::io::Result<()> {
     use std::os::unix::fs::OpenOptionsExt;
     let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(stacks)?;
+    // A job that is quiet again and again, and lives, must not fill the disk.
+    if file.metadata()?.len() > LONGEST {
+        file.set_len(0)?;
+        file.write_all(b"(earlier looks were removed)\n\n")?;
+    }
     file.write_all(text.as_bytes())
 }

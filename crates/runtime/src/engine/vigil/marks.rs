@@ -5,6 +5,9 @@ use std::path::{Path, PathBuf};
 
 use glob::{MatchOptions, Pattern};
 
+/// As many files are looked at for one pattern.
+const MOST: usize = 1000;
+
 /// Whether the job has said so itself.
 pub(super) fn is_done(mark: &Path) -> bool {
     mark.exists()
@@ -45,7 +48,7 @@ impl Results {
 fn files(pattern: &str) -> impl Iterator<Item = PathBuf> {
     let options = MatchOptions { require_literal_separator: true, ..MatchOptions::default() };
     // A pattern was checked with the plan; what cannot be read is not there.
-    glob::glob_with(pattern, options).into_iter().flatten().flatten()
+    glob::glob_with(pattern, options).into_iter().flatten().flatten().take(MOST)
 }
 
 /// Changes whenever the file does; `None` for what is no file or is empty.

@@ -2,12 +2,14 @@
 //! means is judged by the core's `Vigil`, what follows from a judgement is decided by the core.
 //!
 //! - `watchman`: the thread that goes round. It looks at `/proc` and at files, which may block, so nobody waits for it.
+//! - `charge`: one job that is watched over.
 //! - `signs`: the signs of life of a job's processes.
 //! - `looks`: evidence, taken on threads of their own, and kept in `stacks.txt`.
 //! - `last_words`: what Python adds to that when it is aborted.
 //! - `marks`: what a job leaves to say that its work is done.
 //! - `pressure`: whether the CPUs are saturated.
 
+mod charge;
 mod last_words;
 mod looks;
 mod marks;
@@ -17,12 +19,14 @@ mod watchman;
 
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::Thread;
+use std::time::Instant;
 
 use gpulane_core::Input;
 use gpulane_journal::RunDir;
-use gpulane_model::{Attempt, JobId, Machine, Plan};
+use gpulane_model::{Attempt, GpuKind, JobId, Machine, Millis, Plan, StartGate};
 use rustix::event::{EventfdFlags, eventfd};
 use rustix::process::Pid;
 
@@ -43,14 +47,30 @@ enum Ask {
 pub(super) struct Vigils {
     mailbox: Arc<Mailbox>,
     thread: Thread,
+    /// The thread does not come round any more, and that was said.
+    given_up: bool,
+}
+
+/// How long the thread may take to come round. It looks at files, and a disk may hang.
+const PATIENCE: Millis = Millis::seconds(60);
+
+/// Whether starts are held while the CPUs are full.
+pub(super) fn is_gated(plan: &Plan, machine: &Machine) -> bool {
+    machine.kind != GpuKind::None
+        && plan.stages.iter().any(|stage| stage.gpus > 0 && stage.start_gate == StartGate::Auto)
 }
 
 /// Between reactor and thread. Asking takes a lock that is never held for long, and wakes nobody: there may be thousands of
 /// short jobs a second, and none of them is old enough to be looked at.
 struct Mailbox {
+    /// Unbounded, but emptied every second; nothing is put in once the thread is given up.
     asks: Mutex<Vec<Ask>>,
+    /// A few for each job that is looked at.
     inputs: Mutex<Vec<Input>>,
     wake: OwnedFd,
+    begun: Instant,
+    /// When the thread last came round, in milliseconds since the beginning.
+    pulse: AtomicU64,
 }
 
 impl Vigils {
@@ -61,20 +81,38 @@ impl Vigils {
         pulses: Option<Arc<Pulses>>,
     ) -> io::Result<Self> {
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        let mailbox =
-            Arc::new(Mailbox { asks: Mutex::new(Vec::new()), inputs: Mutex::new(Vec::new()), wake });
+        let mailbox = Arc::new(Mailbox {
+            asks: Mutex::new(Vec::new()),
+            inputs: Mutex::new(Vec::new()),
+            wake,
+            begun: Instant::now(),
+            pulse: AtomicU64::new(0),
+        });
         let watchman = Watchman::new(dir.clone(), Arc::clone(plan), machine, pulses, Arc::clone(&mailbox));
         let thread = std::thread::Builder::new().name("watchman".into()).spawn(move || watchman.run())?;
-        Ok(Self { mailbox, thread: thread.thread().clone() })
+        Ok(Self { mailbox, thread: thread.thread().clone(), given_up: false })
+    }
+
+    /// Whether the thread has stopped coming round; said once.
+    pub(super) fn has_fallen_silent(&mut self) -> bool {
+        let pulse = Millis(self.mailbox.pulse.load(Ordering::Relaxed));
+        let silent = self.mailbox.now().since(pulse) > PATIENCE;
+        !std::mem::replace(&mut self.given_up, silent) && silent
     }
 
     /// A job started.
     pub(super) fn follow(&self, job: JobId, attempt: Attempt, main: Pid) {
+        if self.given_up {
+            return;
+        }
         self.mailbox.ask(Ask::Follow { job, attempt, main: main.as_raw_nonzero().get() });
     }
 
     /// Its processes are gone.
     pub(super) fn leave(&self, job: JobId, well: bool) {
+        if self.given_up {
+            return;
+        }
         self.mailbox.ask(Ask::Leave { job, well });
     }
 
@@ -97,6 +135,14 @@ impl AsFd for Vigils {
 }
 
 impl Mailbox {
+    fn now(&self) -> Millis {
+        Millis(u64::try_from(self.begun.elapsed().as_millis()).unwrap_or(u64::MAX))
+    }
+
+    fn beat(&self) {
+        self.pulse.store(self.now().0, Ordering::Relaxed);
+    }
+
     fn ask(&self, ask: Ask) {
         self.asks.lock().unwrap_or_else(PoisonError::into_inner).push(ask);
     }

@@ -25,15 +25,20 @@ impl Writings {
 pub(super) struct Sight {
     main: Pid,
     signs: Signs,
+    /// What of its output was its results.
+    results: u64,
+    /// A process of it that was stopped at the last look at all of them.
+    stopped: Option<u32>,
 }
 
 impl Sight {
     pub(super) fn new(main: Pid) -> Self {
-        Self { main, signs: Signs { output: 0, gpu: 0, stopped: false, processes: Vec::new() } }
+        Self { main, signs: Signs::default(), results: 0, stopped: None }
     }
 
     /// A look that costs next to nothing. `None`: nothing has moved as far as that can tell, so all must be looked at.
-    pub(super) fn glance(&mut self, output: u64, gpu: u64) -> Option<&Signs> {
+    pub(super) fn glance(&mut self, written: u64, gpu: u64) -> Option<&Signs> {
+        let output = written.wrapping_add(self.results);
         let moved = self.signs.output != output || self.signs.gpu != gpu;
         (self.signs.output, self.signs.gpu) = (output, gpu);
         let main = tree::look(self.main)?;
@@ -48,15 +53,25 @@ impl Sight {
     }
 
     /// A look at the whole tree.
-    pub(super) fn look(&mut self, table: &Table, output: u64, gpu: u64) -> &Signs {
-        let members = table.family(self.main);
+    pub(super) fn look(&mut self, table: &Table, written: u64, results: u64, gpu: u64) -> &Signs {
+        self.results = results;
+        let output = written.wrapping_add(results);
+        let mut members = table.family(self.main);
+        members.retain(|process| !process.monitor);
+        let stopped = members.iter().find(|process| matches!(process.state, b'T' | b't'));
+        self.stopped = stopped.map(|process| raw(process.pid));
         self.signs = Signs {
             output,
             gpu,
-            stopped: members.iter().any(|process| matches!(process.state, b'T' | b't')),
+            stopped: self.stopped.is_some(),
             processes: members.iter().map(signs_of).collect(),
         };
         &self.signs
+    }
+
+    /// A process of it that was stopped then.
+    pub(super) fn stopped(&self) -> Option<u32> {
+        self.stopped
     }
 
     /// Its processes at the last look, the main one first.

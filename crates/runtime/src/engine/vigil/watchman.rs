@@ -1,34 +1,32 @@
 //! The thread that goes round: looks at each job when it is due, has evidence taken, passes on what is judged.
 
 use std::collections::{HashMap, HashSet};
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gpulane_core::{Input, Judgement, Norm, Seen, Vigil, Wish};
+use gpulane_core::{Input, Judgement, Norm, Seen};
 use gpulane_journal::RunDir;
-use gpulane_model::{Attempt, GpuKind, Hang, JobId, Machine, Millis, Plan, StartGate, Stuck};
+use gpulane_model::{JobId, Machine, Millis, Plan, Stuck};
 use gpulane_witness::{Evidence, GpuSight, Surroundings};
 use rustix::process::Pid;
 use rustix::time::{ClockId, clock_gettime};
 
-use super::looks::{self, Answer, Look, Lookers};
-use super::marks::{self, Results};
-use super::pressure::Pressure;
-use super::signs::{Sight, Writings};
+use super::charge::{Charge, Question, aligned};
+use super::looks::{self, Answer, Lookers};
+use super::marks;
+use super::pressure::{self, Pressure};
 use super::{Ask, Mailbox};
 use crate::engine::gpus::{Pulse, Pulses};
 use crate::process::tree::Table;
 
 /// The longest rest between two rounds: a mark without a bell is found this late.
 const ROUND: Duration = Duration::from_secs(1);
+/// For how long a job counts as starting up; as the core has it.
+const YOUTH: Millis = Millis::seconds(30);
 /// While evidence is awaited.
 const SOON: Duration = Duration::from_millis(20);
 /// A walk over all processes may come again after so many times what it cost, unless looks would come too late by that.
 const WALK_SHARE: u32 = 400;
-/// The part of the usual limit after which a job with its results written counts as lingering, and the most that may be.
-const LINGER_PART: u64 = 10;
-const LINGER_MOST: Millis = Millis::seconds(60);
 /// The last part of a job's grace, in which it is looked at why it does not exit.
 const STAY_PART: u64 = 4;
 
@@ -48,37 +46,6 @@ pub(super) struct Watchman {
     walk_at: Millis,
 }
 
-/// A job that is watched over.
-struct Charge {
-    attempt: Attempt,
-    main: Pid,
-    vigil: Vigil,
-    sight: Sight,
-    writings: Writings,
-    results: Option<Results>,
-    /// What it makes when its work is finished; `None` once that was seen.
-    mark: Option<PathBuf>,
-    stacks: PathBuf,
-    /// When to look next.
-    due: Millis,
-    /// When to see why it is still there, its work being done.
-    stays: Option<Millis>,
-    /// Evidence is wanted, and for what.
-    wanted: Option<Question>,
-    look: Option<(Question, Look)>,
-    /// The piece that later ones are compared with.
-    first: Option<Evidence>,
-}
-
-/// What evidence is to tell.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Question {
-    /// Why it is silent.
-    Silence,
-    /// Why it does not exit.
-    Stay,
-}
-
 impl Watchman {
     pub(super) fn new(
         dir: RunDir,
@@ -87,8 +54,6 @@ impl Watchman {
         pulses: Option<Arc<Pulses>>,
         mailbox: Arc<Mailbox>,
     ) -> Self {
-        let gated = machine.kind != GpuKind::None
-            && plan.stages.iter().any(|stage| stage.gpus > 0 && stage.start_gate == StartGate::Auto);
         let norms = plan.stages.iter().map(|_| Norm::default()).collect();
         Self {
             dir,
@@ -98,7 +63,7 @@ impl Watchman {
             charges: HashMap::new(),
             norms,
             lookers: Lookers::default(),
-            pressure: gated.then(|| Pressure::new(machine.cores)),
+            pressure: super::is_gated(&plan, machine).then(|| Pressure::new(machine.cores)),
             walk_at: Millis(0),
             plan,
         }
@@ -106,6 +71,7 @@ impl Watchman {
 
     pub(super) fn run(mut self) {
         loop {
+            self.mailbox.beat();
             self.hear();
             self.see_marks();
             self.collect_evidence();
@@ -128,7 +94,9 @@ impl Watchman {
             match ask {
                 Ask::Follow { job, attempt, main } => {
                     if let Some(main) = Pid::from_raw(main).filter(|_| heard.insert(job)) {
-                        self.charges.insert(job, self.charge(job, attempt, main, now));
+                        let limit = self.limit(job);
+                        let charge = Charge::new(&self.dir, &self.plan, (job, attempt), main, limit, now);
+                        self.charges.insert(job, charge);
                     }
                 }
                 Ask::Leave { job, well } => {
@@ -137,37 +105,6 @@ impl Watchman {
                     }
                 }
             }
-        }
-    }
-
-    fn charge(&self, job: JobId, attempt: Attempt, main: Pid, now: Millis) -> Charge {
-        let (dir, plan) = (&self.dir, &*self.plan);
-        let stage = plan.stage_of(job);
-        let after = self.limit(job);
-        let results = Results::new(&dir.attempt_out(plan, job, attempt), &stage.result);
-        let linger = Millis(after.unwrap_or(Hang::default().after).0 / LINGER_PART).min(LINGER_MOST);
-        let vigil = Vigil::new(after, results.as_ref().map(|_| linger), now);
-        let due = aligned(now, vigil.next_look(now));
-        Charge {
-            attempt,
-            main,
-            vigil,
-            sight: Sight::new(main),
-            writings: Writings {
-                logs: [
-                    dir.stdout_log(plan, job, attempt),
-                    dir.stderr_log(plan, job, attempt),
-                    dir.metrics_file(plan, job, attempt),
-                ],
-            },
-            results,
-            mark: Some(dir.done_file(plan, job, attempt)),
-            stacks: dir.stacks_file(plan, job, attempt),
-            due,
-            stays: None,
-            wanted: None,
-            look: None,
-            first: None,
         }
     }
 
@@ -214,25 +151,19 @@ impl Watchman {
             let beats = self.pulse(job).map_or(0, |pulse| pulse.beats);
             let Some(charge) = self.charges.get_mut(&job) else { continue };
             charge.vigil.set_after(limit);
-            let results = charge.results.as_ref().and_then(Results::found);
-            charge.vigil.set_result_there(results.is_some());
-            let output = charge.writings.bytes().wrapping_add(results.unwrap_or(0));
-            if let Some(signs) = charge.sight.glance(output, beats) {
-                charge.vigil.look(now, signs);
-                charge.want_for_silence(false);
-            } else if self.walk_at <= now || table.is_some() {
+            if !charge.lives_at_a_glance(now, beats) {
+                if self.walk_at > now && table.is_none() {
+                    charge.due = self.walk_at;
+                    continue;
+                }
                 let begun = cpu_time();
-                let table = table.get_or_insert_with(Table::read);
-                let signs = charge.sight.look(table, output, beats);
-                let wanted = charge.vigil.look(now, signs) == Wish::Evidence;
-                charge.want_for_silence(wanted);
-                let tick = charge.vigil.next_look(now).since(now);
+                charge.look_closely(now, beats, table.get_or_insert_with(Table::read));
+                if let Some(input) = charge.stopped_for_long(job, now) {
+                    self.mailbox.tell(input);
+                }
                 let cost = cpu_time().saturating_sub(begun) * WALK_SHARE;
-                let pause = Millis(u64::try_from(cost.as_millis()).unwrap_or(u64::MAX)).min(tick);
-                self.walk_at = self.walk_at.max(now.after(pause));
-            } else {
-                charge.due = self.walk_at;
-                continue;
+                let pause = Millis(u64::try_from(cost.as_millis()).unwrap_or(u64::MAX));
+                self.walk_at = self.walk_at.max(now.after(pause.min(charge.latest_look(now))));
             }
             charge.due = aligned(now, charge.vigil.next_look(now));
         }
@@ -250,7 +181,9 @@ impl Watchman {
                 Question::Silence => format!("no sign of life for {}", charge.vigil.quiet(now)),
                 Question::Stay => "its work is done, and it does not exit".to_owned(),
             };
-            let title = format!("{}, attempt {}: {what}", self.plan.job_name(*job), charge.attempt);
+            let load = self.pulses.as_ref().and_then(|pulses| pulses.get(*job)).and_then(|pulse| pulse.load);
+            let load = load.map(|load| format!(", GPU {load}%")).unwrap_or_default();
+            let title = format!("{}, attempt {}: {what}{load}", self.plan.job_name(*job), charge.attempt);
             let look = self.lookers.look(charge.sight.pids(), charge.stacks.clone(), title);
             charge.look = look.map(|look| (question, look));
             if charge.look.is_some() {
@@ -266,7 +199,7 @@ impl Watchman {
         for job in awaited {
             let Some(charge) = self.charges.get_mut(&job) else { continue };
             let Some((question, look)) = charge.look.take() else { continue };
-            match (self.lookers.answer(look), question) {
+            match (Lookers::answer(look), question) {
                 (Answer::NotYet(look), _) => charge.look = Some((question, look)),
                 (Answer::Here(evidence), Question::Silence) => self.on_evidence(job, now, evidence),
                 (Answer::Here(evidence), Question::Stay) => {
@@ -299,6 +232,7 @@ impl Watchman {
             Some(first) => looks::compare(first, &evidence),
             None => Seen::First,
         };
+        let seen = if seen == Seen::Frozen && in_the_dark { Seen::Unreadable } else { seen };
         let quiet = charge.vigil.quiet(now);
         let judgement = charge.vigil.on_evidence(now, seen);
         let gpu = pulse.and_then(|pulse| pulse.load).map(|load| GpuSight { load, ..GpuSight::default() });
@@ -307,9 +241,20 @@ impl Watchman {
         let attempt = charge.attempt;
         let input = match judgement {
             Judgement::Nothing => None,
-            Judgement::Suspect => Some(Input::Stuck { job, attempt, quiet, frozen: false, stuck: stuck() }),
-            Judgement::Frozen | Judgement::Lingers if in_the_dark => {
-                Some(Input::Stuck { job, attempt, quiet, frozen: false, stuck: stuck() })
+            Judgement::Suspect => {
+                let why = match seen {
+                    Seen::Sleeping => "it waits by the clock, or for another process, and goes on by itself",
+                    _ if in_the_dark => "its GPU cannot be read and may be at work",
+                    _ => "it cannot be looked at",
+                };
+                let (cause, remedy) = (Some(format!("{why}; it is left alone")), None);
+                Some(Input::Stuck {
+                    job,
+                    attempt,
+                    quiet,
+                    frozen: false,
+                    stuck: Stuck { cause, remedy, ..stuck() },
+                })
             }
             Judgement::Frozen => Some(Input::Stuck { job, attempt, quiet, frozen: true, stuck: stuck() }),
             Judgement::Lingers => charge.results.as_ref().map(|results| {
@@ -325,13 +270,14 @@ impl Watchman {
         }
     }
 
+    /// While jobs start up, others may wait for a core.
     fn feel_pressure(&mut self) {
+        let now = self.now();
         let Some(pressure) = &mut self.pressure else { return };
-        if self.charges.is_empty() {
-            return;
-        }
-        if let Some(saturated) = pressure.look() {
-            self.mailbox.tell(Input::Pressure { saturated });
+        if self.charges.values().any(|charge| now.since(charge.since) < YOUTH)
+            && let Some(idle) = pressure.look()
+        {
+            self.mailbox.tell(Input::Pressure { idle });
         }
     }
 
@@ -343,49 +289,13 @@ impl Watchman {
         let next =
             self.charges.values().map(|charge| charge.stays.map_or(charge.due, |at| at.min(charge.due)));
         let next = next.map(|next| next.since(now)).min();
-        next.map_or(ROUND, |next| next.duration().clamp(SOON, ROUND))
+        let most = if self.pressure.is_some() { pressure::PAUSE } else { ROUND };
+        next.map_or(most, |next| next.duration().clamp(SOON, most))
     }
-}
-
-impl Charge {
-    fn main_id(&self) -> u32 {
-        self.main.as_raw_nonzero().get().unsigned_abs()
-    }
-
-    /// Its work is done by its own word.
-    fn done(&self, job: JobId, doing: Option<String>) -> Input {
-        let because = "called gpulane.done()".to_owned();
-        Input::WorkDone { job, attempt: self.attempt, because, doing, frozen: false }
-    }
-
-    /// Whether evidence about its silence is wanted; another question comes first.
-    fn want_for_silence(&mut self, wanted: bool) {
-        if self.wanted != Some(Question::Stay) {
-            self.wanted = wanted.then_some(Question::Silence);
-        }
-    }
-}
-
-/// The same moment for all that are looked at equally often, so that one walk serves them.
-fn aligned(now: Millis, next: Millis) -> Millis {
-    let period = next.since(now).0.max(1);
-    Millis((now.0 / period + 1) * period)
 }
 
 /// Time this thread has had on a CPU.
 fn cpu_time() -> Duration {
     let time = clock_gettime(ClockId::ThreadCPUTime);
     Duration::try_from(time).unwrap_or_default()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn looks_at_the_same_pace_come_together() {
-        let pace = |now: u64| aligned(Millis(now), Millis(now + 5000));
-        assert_eq!([pace(0), pace(1), pace(4999)], [Millis(5000); 3]);
-        assert_eq!(pace(5000), Millis(10_000));
-    }
 }
