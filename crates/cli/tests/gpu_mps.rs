@@ -39,7 +39,7 @@ fn on_one_gpu() -> (FakeNvml, Gpulane) {
 fn plan(script: &str, jobs: u32) -> String {
     let seeds: Vec<String> = (0..jobs).map(|seed| seed.to_string()).collect();
     format!(
-        "[[stage]]\nname = \"s\"\nmemory = \"4GiB\"\nmps = true\ncommand = [\"sh\", \"-c\", '''{script}''']\n\
+        "[[stage]]\nname = \"s\"\nmemory = \"4GiB\"\nmps = true\nstart_gate = \"off\"\ncommand = [\"sh\", \"-c\", '''{script}''']\n\
          [stage.matrix]\nseed = [{}]\n",
         seeds.join(", ")
     )

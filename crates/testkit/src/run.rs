@@ -67,9 +67,9 @@ impl Gpulane {
         command
     }
 
-    /// Runs to its end.
+    /// Runs to its end. One that does not come is ended, and the test with it: it may hang, CI must not.
     pub fn call(&self, args: &[&str]) -> Finished {
-        finished(&self.command(args).output().expect("gpulane starts"))
+        self.spawn(args).wait_at_most(5 * crate::DEADLINE)
     }
 
     /// Writes `plan` and runs it in [`dir`](Self::dir) on `gpus`.
@@ -147,12 +147,16 @@ impl Live {
     }
 
     /// Waits for its end. One that does not come is ended, and the test with it.
-    pub fn wait(mut self) -> Finished {
+    pub fn wait(self) -> Finished {
+        self.wait_at_most(crate::DEADLINE)
+    }
+
+    fn wait_at_most(mut self, patience: std::time::Duration) -> Finished {
         let pid = rustix::process::Pid::from_raw(self.pid()).expect("a process id");
         let child = self.child.take().expect("it was started");
         let (ended, watch) = std::sync::mpsc::channel::<()>();
         let watchdog = std::thread::spawn(move || {
-            let late = watch.recv_timeout(crate::DEADLINE) == Err(std::sync::mpsc::RecvTimeoutError::Timeout);
+            let late = watch.recv_timeout(patience) == Err(std::sync::mpsc::RecvTimeoutError::Timeout);
             if late {
                 let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
             }

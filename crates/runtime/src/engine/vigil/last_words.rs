@@ -16,7 +16,7 @@ const MOST: u64 = 256 << 10;
 pub(in crate::engine) fn keep(stderr: &Path, stacks: &Path) {
     if let Some(words) = words(stderr) {
         // A full disk costs this part of the file.
-        let _ = looks::keep(stacks, &format!("== at its end, by Python's faulthandler\n{words}\n"));
+        let _ = looks::keep(stacks, &format!("==== at its end, by Python's faulthandler ====\n\n{words}"));
     }
 }
 
@@ -47,7 +47,7 @@ mod tests {
         std::fs::write(&stacks, "first\n").unwrap();
         keep(&stderr, &stacks);
         let text = std::fs::read_to_string(&stacks).unwrap();
-        assert!(text.starts_with("first\n== at its end"), "{text}");
+        assert!(text.starts_with("first\n==== at its end"), "{text}");
         assert!(text.ends_with("line 2\n") && !text.contains("epoch"), "{text}");
     }
 

@@ -97,5 +97,5 @@ pub(super) fn keep(stacks: &Path, text: &str) -> std::io::Result<()> {
         file.set_len(0)?;
         file.write_all(b"(earlier looks were removed)\n\n")?;
     }
-    file.write_all(text.as_bytes())
+    writeln!(file, "{text}")
 }
