@@ -8,6 +8,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use gpulane_model::{Event, GpuKind, JobId, Machine, Millis, StageId, StartGate};
 
 use crate::demand::Demand;
+use crate::job::Phase;
 use crate::line::{Kind, QueueId};
 use crate::state::{Core, Hold};
 use crate::{Effect, Timer, Waiting};
@@ -94,6 +95,25 @@ impl Core {
         self.gate.by_age.insert((self.now, job));
         *self.gate.of_stage.entry(stage).or_default() += 1;
         self.set_gate(Some(stage));
+    }
+
+    /// For an observer: who is young is told by when they started. How the CPUs do is not told, but where a job could start and
+    /// as many start up as there are cores, a core is what it waits for.
+    pub(crate) fn recall_youth(&mut self) {
+        let young =
+            self.lanes.bookings().filter_map(|(job, booking)| match (booking.demand, self.phase(job)) {
+                (Demand::Devices { .. }, Phase::Running { since, .. }) if since.after(YOUTH) > self.now => {
+                    Some((job, since))
+                }
+                _ => None,
+            });
+        let (young, now): (Vec<(JobId, Millis)>, _) = (young.collect(), self.now);
+        for (job, since) in young {
+            self.now = since;
+            self.enter_youth(job);
+        }
+        self.now = now;
+        self.on_pressure(0);
     }
 
     /// It has grown up, or is gone.

@@ -69,6 +69,7 @@ impl Core {
         core.retake_lanes();
         core.take_out_of_use(past);
         core.infer_keepers();
+        core.recall_youth();
         core.later.clear();
         if let Some(because) = &past.held {
             core.hold = Hold::Held { because: because.clone() };

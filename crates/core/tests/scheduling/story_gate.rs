@@ -133,3 +133,18 @@ fn where_lanes_stand_in_for_gpus_only_a_number_holds_starts() {
     let (_, told) = pressed(vec![gated("train", 4, StartGate::AtOnce(1))], no_gpus(4));
     assert_eq!(starts(&told).len(), 1);
 }
+
+#[test]
+fn an_observer_tells_of_the_gate_too() {
+    let (mut run, _) = pressed(vec![gated("train", 4, StartGate::Auto)], small(2, 4));
+    run.spawned("train/0", 1);
+    run.spawned("train/1", 1);
+    let plan = plan(vec![gated("train", 4, StartGate::Auto)]);
+    let observer = Core::observe(plan, small(2, 4), &run.folded);
+    observer.check_invariants().unwrap();
+    assert_eq!(observer.waiting(run.job("train/2")), run.core.waiting(run.job("train/2")));
+    let later = run.folded.last.unwrap().after(Millis::seconds(31));
+    let plan = self::plan(vec![gated("train", 4, StartGate::Auto)]);
+    let observer = Core::observe_at(plan, small(2, 4), &run.folded, later);
+    assert_eq!(observer.waiting(run.job("train/2")).unwrap().to_string(), "about to start; next in line");
+}
