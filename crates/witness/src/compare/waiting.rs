@@ -1,4 +1,4 @@
-//! Waits that end by themselves: by the clock, or when somebody else who lives is done.
+//! Waits that end by themselves: by the clock, when somebody else who lives is done, when a disk answers.
 
 use super::{at, pairs, thread_pairs};
 use crate::{Evidence, Frame, ThreadEvidence};
@@ -10,11 +10,40 @@ const LOCK_FILES: [&str; 4] = ["/filelock/", "/fasteners/", "/portalocker/", "/t
 pub(super) fn sleeping(first: &Evidence, second: &Evidence) -> Option<String> {
     pairs(first, second).find_map(|(before, after)| {
         thread_pairs(before, after).find_map(|(earlier, later)| {
-            for_file_lock(later)
+            for_a_disk(earlier, later)
+                .or_else(|| for_file_lock(later))
                 .or_else(|| for_lock_file(earlier, later))
                 .or_else(|| by_the_clock(earlier, later, after.pid))
         })
     })
+}
+
+/// Deep in the kernel for a disk or a file server that does not answer. It goes on when that does, and nothing could end it
+/// before. (In a GPU's driver, or where it cannot be told, it is frozen: there nothing comes back.)
+fn for_a_disk(earlier: &ThreadEvidence, later: &ThreadEvidence) -> Option<String> {
+    let deep =
+        earlier.state == 'D' && later.state == 'D' && is_about_a_file(earlier) && is_about_a_file(later);
+    deep.then(|| {
+        format!("waits in the kernel for a disk or a file server{}", at(innermost_of_its_own(&later.frames)))
+    })
+}
+
+/// Calls that have to do with files whatever they are on.
+const FILE_CALLS: [&str; 10] =
+    ["fdatasync", "fsync", "getdents64", "lstat", "newfstatat", "open", "openat", "rename", "stat", "statx"];
+
+/// Where in the kernel disks and file servers are waited for.
+const FILE_PLACES: [&str; 8] =
+    ["ceph", "folio", "fuse", "io_schedule", "jbd2", "nfs", "rpc_", "wait_on_page"];
+
+fn is_about_a_file(thread: &ThreadEvidence) -> bool {
+    let place = thread.wchan.as_deref().unwrap_or_default();
+    let wait = thread.wait.as_ref();
+    let on = wait.and_then(|wait| wait.on.as_deref()).unwrap_or_default();
+    let on_file = on.starts_with('/') && !on.starts_with("/dev/");
+    let call = wait.is_some_and(|wait| FILE_CALLS.contains(&wait.call.as_str()));
+    !on.starts_with("/dev/nvidia")
+        && (on_file || call || FILE_PLACES.iter().any(|known| place.contains(known)))
 }
 
 /// Parallel jobs wait like this for each other's builds and downloads.

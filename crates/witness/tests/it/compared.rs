@@ -1,6 +1,6 @@
 //! Every rule by which two looks differ, one at a time.
 
-use gpulane_witness::{Change, Evidence, Holder, Python, compare};
+use gpulane_witness::{Change, Evidence, Holder, Python, Wait, compare};
 
 use crate::by_hand::{process, seen, thread, wait};
 
@@ -246,9 +246,22 @@ fn a_child_that_has_ended_but_is_not_reaped_hides_nothing() {
 }
 
 #[test]
-fn deep_in_the_kernel_twice_is_frozen() {
+fn deep_in_the_kernel_twice_is_frozen_but_for_who_waits_for_a_disk() {
     let mut stuck = frozen();
     stuck.processes[0].state = 'D';
     stuck.processes[0].threads[0].state = 'D';
     assert_eq!(compare(&stuck, &stuck), Change::Frozen);
+    let change = |call: &str, on: Option<&str>, wchan: Option<&str>| {
+        let mut stuck = stuck.clone();
+        let thread = &mut stuck.processes[0].threads[0];
+        let wait = Wait { call: call.into(), on: on.map(Into::into), timed: Some(false), ..Wait::default() };
+        (thread.wait, thread.wchan) = (Some(wait), wchan.map(Into::into));
+        compare(&stuck, &stuck)
+    };
+    let waits = |change| matches!(change, Change::Sleeping(why) if why.contains("disk or a file server"));
+    assert!(waits(change("read", Some("/data/train.bin"), None)));
+    assert!(waits(change("openat", None, None)));
+    assert!(waits(change("write", None, Some("rpc_wait_bit_killable"))));
+    assert_eq!(change("ioctl", Some("/dev/nvidia0"), None), Change::Frozen);
+    assert_eq!(change("ioctl", None, Some("nv_ioctl_wait")), Change::Frozen);
 }
