@@ -139,7 +139,7 @@ def check_imports(path: str, crate: str, allowed: set[str], manifest: dict) -> I
     for name in sorted(wanted):
         other = name.removeprefix("gpulane-")
         if other != name and other not in allowed:
-            yield path, 0, f"`{crate}` may not import `{other}`; the line is model, plan core journal gpu witness, report runtime, cli"
+            yield path, 0, f"`{crate}` may not import `{other}`; the line is model, plan core journal gpu witness, report doctor runtime, cli"
 
 
 # Documents ----------------------------------------------------------------------------------------------------

@@ -12,8 +12,7 @@ mod whose;
 
 use std::panic::catch_unwind;
 
-use gpulane_model::ExitCode;
-use gpulane_runtime::{ENGINE, GUARDIAN};
+use gpulane_model::{ENGINE, ExitCode, GUARDIAN};
 
 fn main() -> std::process::ExitCode {
     let role = std::env::args_os().next().unwrap_or_default();

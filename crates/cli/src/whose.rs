@@ -7,6 +7,7 @@ use std::path::{Path, PathBuf};
 use gpulane_gpu::{Holder, ProcessReading};
 use gpulane_model::env_vars;
 use gpulane_report::{SeenHolder, Whose};
+use gpulane_witness::{stat_of, variable_of};
 
 /// Longer lines of parents than this are loops of ids that were given out anew.
 const GENERATIONS: usize = 64;
@@ -31,7 +32,7 @@ impl Attribution {
         SeenHolder {
             process: *process,
             user: Some(gpulane_gpu::user_name(owner)),
-            command: command(&place),
+            command: gpulane_witness::command_of(process.pid, usize::MAX),
             whose: self.whose(process.pid),
         }
     }
@@ -44,40 +45,16 @@ impl Attribution {
                 return Whose::Run { run: run.clone(), job: None };
             }
             // Another user's cannot be read; a parent's may.
-            let environment = std::fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
-            if let Some(run) = variable(&environment, env_vars::RUN) {
-                return Whose::Run { run: run.into(), job: variable(&environment, env_vars::JOB) };
+            if let Some(run) = variable_of(pid, env_vars::RUN) {
+                return Whose::Run { run: run.into(), job: variable_of(pid, env_vars::JOB) };
             }
         }
         Whose::Foreign
     }
 }
 
-/// Its command line; a process without one has its name, as `ps` shows it.
-fn command(place: &Path) -> Option<String> {
-    let words = std::fs::read(place.join("cmdline")).unwrap_or_default();
-    let words = String::from_utf8_lossy(&words).trim_end_matches('\0').replace('\0', " ");
-    if !words.is_empty() {
-        return Some(words);
-    }
-    let name = std::fs::read_to_string(place.join("comm")).ok()?;
-    Some(format!("[{}]", name.trim_end()))
-}
-
-fn variable(environment: &[u8], name: &str) -> Option<String> {
-    let mut entries = environment.split(|byte| *byte == 0);
-    let value = entries.find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
-    Some(String::from_utf8_lossy(value).into_owned())
-}
-
 fn parent(pid: u32) -> Option<u32> {
-    let stat = std::fs::read_to_string(format!("/proc/{pid}/stat")).ok()?;
-    parent_in(&stat).filter(|parent| *parent > 1)
-}
-
-/// The parent in a line of `stat`. The name before it may hold spaces and parentheses of its own.
-fn parent_in(stat: &str) -> Option<u32> {
-    stat.rsplit_once(')')?.1.split_whitespace().nth(1)?.parse().ok()
+    stat_of(pid).map(|stat| stat.parent).filter(|parent| *parent > 1)
 }
 
 #[cfg(test)]
@@ -141,8 +118,5 @@ mod tests {
     fn others_are_foreign_and_ids_of_elsewhere_unknown() {
         let unknown = Attribution::new(&[]).of(&process(u32::MAX));
         assert_eq!((unknown.whose, unknown.user), (Whose::Unknown, None));
-        assert_eq!(parent_in("77 (a) b) R 42 77 77 0"), Some(42));
-        let environment = b"GPULANE_RUNS=/no\0GPULANE_RUN=/runs/a\0";
-        assert_eq!(variable(environment, env_vars::RUN).as_deref(), Some("/runs/a"));
     }
 }

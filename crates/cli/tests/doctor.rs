@@ -15,9 +15,7 @@ fn gpulane() -> Gpulane {
 }
 
 fn on(gpus: &[&str]) -> (FakeNvml, Gpulane) {
-    let nvml = FakeNvml::new(gpus);
-    let gpulane = gpulane().with(nvml.env());
-    (nvml, gpulane)
+    Gpulane::on(env!("CARGO_BIN_EXE_gpulane"), gpus)
 }
 
 /// The findings of a call with `--json`, and its exit code.

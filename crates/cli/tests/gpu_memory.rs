@@ -9,9 +9,7 @@ use gpulane_testkit::{FakeNvml, Finished, Gpulane};
 const TAKE: &str = r#"echo "$CUDA_VISIBLE_DEVICES {take}" > "$FAKE_VRAM/$$"; "#;
 
 fn on(gpus: &[&str]) -> (FakeNvml, Gpulane) {
-    let nvml = FakeNvml::new(gpus);
-    let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane")).with(nvml.env());
-    (nvml, gpulane)
+    Gpulane::on(env!("CARGO_BIN_EXE_gpulane"), gpus)
 }
 
 /// Jobs write down when they begin and end.

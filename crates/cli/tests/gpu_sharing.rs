@@ -9,9 +9,7 @@ use gpulane_testkit::{FakeNvml, Gpulane, wait_until};
 use serde_json::Value;
 
 fn on(gpus: &[&str]) -> (FakeNvml, Gpulane) {
-    let nvml = FakeNvml::new(gpus);
-    let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane")).with(nvml.env());
-    (nvml, gpulane)
+    Gpulane::on(env!("CARGO_BIN_EXE_gpulane"), gpus)
 }
 
 /// Somebody else's process on GPU `gpu`, until it is killed.

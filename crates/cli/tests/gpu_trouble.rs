@@ -9,9 +9,7 @@ use gpulane_testkit::{FakeNvml, Finished, Gpulane};
 use serde_json::json;
 
 fn on(gpus: &[&str]) -> (FakeNvml, Gpulane) {
-    let nvml = FakeNvml::new(gpus);
-    let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane")).with(nvml.env());
-    (nvml, gpulane)
+    Gpulane::on(env!("CARGO_BIN_EXE_gpulane"), gpus)
 }
 
 /// A stage of jobs that take so much GPU memory and then run `script`.

@@ -15,9 +15,7 @@ fn gpulane() -> Gpulane {
 }
 
 fn on(gpus: &[&str]) -> (FakeNvml, Gpulane) {
-    let nvml = FakeNvml::new(gpus);
-    let gpulane = gpulane().with(nvml.env());
-    (nvml, gpulane)
+    Gpulane::on(env!("CARGO_BIN_EXE_gpulane"), gpus)
 }
 
 /// A stage that runs this Python with these settings.

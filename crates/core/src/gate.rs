@@ -14,7 +14,7 @@ use crate::state::{Core, Hold};
 use crate::{Effect, Timer, Waiting};
 
 /// For how long a job counts as starting up.
-const YOUTH: Millis = Millis::seconds(30);
+pub const YOUTH: Millis = Millis::seconds(30);
 /// A wait shorter than this is not worth a word.
 const WORTH_SAYING: Millis = Millis::seconds(10);
 

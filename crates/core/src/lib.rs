@@ -52,6 +52,7 @@ mod waiting;
 
 pub use effect::{Effect, GpuSet, Manner, Outcome};
 pub use forecast::{Forecast, forecast};
+pub use gate::YOUTH;
 pub use gpulane_model::Counts;
 pub use input::{Input, Remains, Timer, Trouble};
 pub use memory::{HEADROOM, MARGIN, reserve_for};

@@ -68,7 +68,7 @@ pub fn fix(run: Option<&Path>) -> Vec<Ended> {
 fn open(left: Leftover) -> Option<Going> {
     let pid = Pid::from_raw(i32::try_from(left.process.pid).ok()?)?;
     let pidfd = pidfd_open(pid, PidfdFlags::empty()).ok()?;
-    let same = proc::look(left.process.pid).is_some_and(|now| now.start == left.process.start);
+    let same = proc::look(left.process.pid).is_some_and(|now| now.stat.start == left.process.stat.start);
     let command = proc::command(left.process.pid);
     // A resume may have taken the run up since.
     let over = leftovers::proof(&left.tag.run) == Some(Proof::RunOver);

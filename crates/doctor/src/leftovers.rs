@@ -5,12 +5,13 @@ use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
 
 use gpulane_journal::RunDir;
+use gpulane_model::{ENGINE, GUARDIAN};
 use rustix::process::geteuid;
 
 use crate::proc::{self, Process, Tag};
 
-/// The names under which gpulane runs its own two processes. They hold a run's lock, or are about to end.
-const OWN: [&str; 2] = ["lane-guardian", "gpulane-engine"];
+/// gpulane's own two processes hold a run's lock, or are about to end.
+const OWN: [&str; 2] = [GUARDIAN, ENGINE];
 
 /// A process that outlived its run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -68,7 +69,8 @@ pub(crate) fn proof(run: &Path) -> Option<Proof> {
 /// Processes that are not touched whatever their tag says: those of living runs and of ourselves, gpulane's own, all
 /// that stand above them, and all that a living engine has below it.
 fn spared(processes: &[Process], living: impl Iterator<Item = u32>) -> HashSet<u32> {
-    let parents: HashMap<u32, u32> = processes.iter().map(|process| (process.pid, process.parent)).collect();
+    let parents: HashMap<u32, u32> =
+        processes.iter().map(|process| (process.pid, process.stat.parent)).collect();
     let own: HashSet<u32> = processes.iter().map(|process| process.pid).filter(|pid| is_own(*pid)).collect();
     let mut spared = below(processes, &parents, &own);
     for pid in living.chain(own).chain([std::process::id()]) {
@@ -96,10 +98,13 @@ fn is_own(pid: u32) -> bool {
 
 #[cfg(test)]
 mod tests {
+    use gpulane_witness::Stat;
+
     use super::*;
 
     fn process(pid: u32, parent: u32) -> Process {
-        Process { pid, parent, session: 1, start: 0, state: 'S', ticks: 0, threads: 1 }
+        let name = String::new();
+        Process { pid, stat: Stat { name, state: 'S', parent, session: 1, cpu: 0, threads: 1, start: 0 } }
     }
 
     #[test]
@@ -115,7 +120,7 @@ mod tests {
     #[test]
     fn whatever_an_engine_has_below_it_is_found() {
         let tree = [process(7, 1), process(8, 7), process(9, 8), process(10, 1)];
-        let parents = tree.iter().map(|process| (process.pid, process.parent)).collect();
+        let parents = tree.iter().map(|process| (process.pid, process.stat.parent)).collect();
         assert_eq!(below(&tree, &parents, &HashSet::from([7])), HashSet::from([8, 9]));
     }
 

@@ -12,12 +12,13 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use gpulane_journal::{RunDir, RunLock};
+use gpulane_model::GUARDIAN;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::MemfdFlags;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
 
-use crate::orders::{GUARDIAN, Orders, StartRequest};
+use crate::orders::{Orders, StartRequest};
 use crate::process::descriptors::inherit;
 use crate::process::signals::Signals;
 

@@ -7,11 +7,12 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use gpulane_model::ENGINE;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, pidfd_open, wait};
 
-use crate::orders::{ENGINE, Orders};
+use crate::orders::Orders;
 use crate::process::descriptors::adopt;
 use crate::process::subreaper::{Children, become_subreaper};
 use crate::process::tree::{self, Table};

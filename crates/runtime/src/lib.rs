@@ -22,15 +22,15 @@ pub mod control;
 pub use ctrl_c::CtrlC;
 pub use experience::Experience;
 pub use front::{Durable, EngineEnd, Front, Message, Tick};
-pub use orders::{ENGINE, GUARDIAN, StartRequest};
+pub use orders::StartRequest;
 pub use placeholders::Placeholders;
 
-/// The guardian's `main`, when this program was started under the name [`GUARDIAN`]. Returns the exit code.
+/// The guardian's `main`, when this program was started under the name [`GUARDIAN`](gpulane_model::GUARDIAN). Returns the exit code.
 pub fn guardian_main() -> u8 {
     guardian::main()
 }
 
-/// The engine's `main`, when this program was started under the name [`ENGINE`]. Returns the exit code.
+/// The engine's `main`, when this program was started under the name [`ENGINE`](gpulane_model::ENGINE). Returns the exit code.
 pub fn engine_main() -> u8 {
     engine::main()
 }

@@ -11,10 +11,6 @@ use std::process::{Command, Stdio};
 use gpulane_model::{Foreign, Millis};
 use serde::{Deserialize, Serialize};
 
-/// `argv[0]` of the guardian.
-pub const GUARDIAN: &str = "lane-guardian";
-/// `argv[0]` of the engine.
-pub const ENGINE: &str = "gpulane-engine";
 /// Where the orders stand; removed from the environment jobs see.
 const VARIABLE: &str = "GPULANE_ORDERS";
 

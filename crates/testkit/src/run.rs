@@ -5,7 +5,7 @@ use std::process::{Child, Command, Output, Stdio};
 
 use serde_json::Value;
 
-use crate::{Workspace, tagged, wait_for};
+use crate::{FakeNvml, Workspace, tagged, wait_for};
 
 /// The binary, where it runs, and the one run it works on.
 #[derive(Debug)]
@@ -42,6 +42,13 @@ impl Gpulane {
         let cache = workspace.path().join("cache").display().to_string();
         let environment = vec![("XDG_CACHE_HOME".to_owned(), cache)];
         Self { binary: PathBuf::from(binary), workspace, environment }
+    }
+
+    /// One on fake GPUs of these sizes.
+    pub fn on(binary: &str, gpus: &[&str]) -> (FakeNvml, Self) {
+        let nvml = FakeNvml::new(gpus);
+        let gpulane = Self::new(binary).with(nvml.env());
+        (nvml, gpulane)
     }
 
     /// The same with more in its environment.

@@ -1,5 +1,6 @@
 //! Evidence about processes: looks at them from outside, without stopping them, and says what they are stuck in.
-//! Decides nothing, signals nothing, prints nothing.
+//! Decides nothing, signals nothing, prints nothing. It is also where a process is read from `/proc` for whoever needs to know
+//! what it is called, whose child it is or what its environment says.
 //!
 //! A look reads `/proc` and the memory of Python interpreters. For a process that is stuck in the kernel such a read may
 //! block: whoever must not wait calls [`take`] on a thread of its own.
@@ -23,5 +24,5 @@ pub use diagnose::{GpuSight, Surroundings, diagnose};
 pub use evidence::{Descriptors, Evidence, Frame, Holder, ProcessEvidence, Python, ThreadEvidence, Wait};
 pub use full::in_full;
 pub use monitors::is_monitor;
-pub use proc_files::descendants;
+pub use proc_files::{Stat, command_of, descendants, name_of, shortened, stat_of, variable_of};
 pub use take::take;

@@ -3,22 +3,45 @@
 
 use std::collections::HashMap;
 use std::fs;
-use std::path::Path;
-
-/// Longest command line that is kept, in characters.
-const COMMAND: usize = 120;
+use std::path::{Path, PathBuf};
 
 /// Milliseconds in one of the ticks in which `/proc` counts CPU time: a hundred a second, whatever the kernel's own are.
 const TICK: u64 = 10;
 
 /// `stat` of a process or thread.
-pub(crate) struct Stat {
-    pub(crate) name: String,
-    pub(crate) state: char,
-    pub(crate) parent: u32,
-    pub(crate) start: u64,
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stat {
+    /// What the kernel calls it.
+    pub name: String,
+    /// `Z`: its main thread has ended.
+    pub state: char,
+    /// Its parent's id.
+    pub parent: u32,
+    /// The id of its session's leader.
+    pub session: u32,
     /// CPU time used, in milliseconds.
-    pub(crate) cpu: u64,
+    pub cpu: u64,
+    /// How many threads it has.
+    pub threads: u32,
+    /// Ticks since boot; with the id it names the process for good.
+    pub start: u64,
+}
+
+impl Stat {
+    /// Nothing of it is left but its exit status. (One whose main thread has ended before the others is `Z`, too.)
+    pub fn has_ended(&self) -> bool {
+        self.state == 'Z' && self.threads <= 1
+    }
+}
+
+/// A process's folder.
+pub(crate) fn folder_of(pid: u32) -> PathBuf {
+    Path::new("/proc").join(pid.to_string())
+}
+
+/// One process, or `None` if it is gone.
+pub fn stat_of(pid: u32) -> Option<Stat> {
+    stat(&folder_of(pid))
 }
 
 /// `/proc/PID/stat`, or `/proc/PID/task/TID/stat`.
@@ -34,8 +57,10 @@ fn parse_stat(text: &str) -> Option<Stat> {
         name: text.get(open + 1..close)?.to_owned(),
         state: rest.first()?.chars().next()?,
         parent: rest.get(1)?.parse().ok()?,
-        start: rest.get(19)?.parse().ok()?,
+        session: rest.get(3)?.parse().ok()?,
         cpu: ticks(&rest, 11)?.saturating_add(ticks(&rest, 12)?).saturating_mul(TICK),
+        threads: rest.get(17)?.parse().ok()?,
+        start: rest.get(19)?.parse().ok()?,
     })
 }
 
@@ -55,19 +80,43 @@ pub(crate) fn switches(folder: &Path) -> u64 {
     counts.filter_map(|(_, count)| count.trim().parse::<u64>().ok()).sum()
 }
 
-/// The command line in one line, or the name in brackets where there is none.
-pub(crate) fn command(folder: &Path, name: &str) -> String {
+/// The command line in one line, cut after so many characters; the name in brackets where there is none, and nothing where there
+/// is no process.
+pub fn command_of(pid: u32, longest: usize) -> Option<String> {
+    let folder = folder_of(pid);
     let argv = fs::read(folder.join("cmdline")).unwrap_or_default();
     let argv: Vec<_> =
         argv.split(|byte| *byte == 0).filter(|arg| !arg.is_empty()).map(String::from_utf8_lossy).collect();
-    if argv.is_empty() {
-        return format!("[{name}]");
+    let line = argv.join(" ");
+    if line.trim().is_empty() {
+        return name_of(pid).map(|name| format!("[{name}]"));
     }
-    let line: String = argv.join(" ").chars().map(|c| if c.is_control() { ' ' } else { c }).collect();
-    match line.char_indices().nth(COMMAND) {
-        Some((end, _)) => format!("{}…", &line[..end]),
-        None => line,
+    Some(shortened(&line.trim().replace(char::is_control, " "), longest))
+}
+
+/// What the kernel calls it. Unlike the command line this can be read of a process that is stuck in the kernel.
+pub fn name_of(pid: u32) -> Option<String> {
+    let name = read(&folder_of(pid).join("comm"))?;
+    Some(name.trim_end().replace(char::is_control, " ")).filter(|name| !name.is_empty())
+}
+
+/// The text, cut between two characters.
+pub fn shortened(text: &str, longest: usize) -> String {
+    match text.char_indices().nth(longest) {
+        Some((end, _)) => format!("{}…", &text[..end]),
+        None => text.to_owned(),
     }
+}
+
+/// A variable of its environment, where that is ours to read.
+pub fn variable_of(pid: u32, name: &str) -> Option<String> {
+    variable(&fs::read(folder_of(pid).join("environ")).ok()?, name)
+}
+
+fn variable(environment: &[u8], name: &str) -> Option<String> {
+    let mut entries = environment.split(|byte| *byte == 0);
+    let value = entries.find_map(|entry| entry.strip_prefix(name.as_bytes())?.strip_prefix(b"="))?;
+    Some(String::from_utf8_lossy(value).into_owned())
 }
 
 /// How many descriptors the process may have, the soft limit.
@@ -88,7 +137,7 @@ pub(crate) fn tasks(folder: &Path, pid: u32) -> Vec<u32> {
 pub fn descendants(root: u32) -> Vec<u32> {
     let mut children: HashMap<u32, Vec<u32>> = HashMap::new();
     for pid in numbers_in(Path::new("/proc")) {
-        if let Some(stat) = stat(&Path::new("/proc").join(pid.to_string())) {
+        if let Some(stat) = stat_of(pid) {
             children.entry(stat.parent).or_default().push(pid);
         }
     }
@@ -126,6 +175,26 @@ mod tests {
         let stat = parse_stat(&format!("7 (a) b (c) S {}", fields.join(" "))).unwrap();
         assert_eq!((stat.name.as_str(), stat.state, stat.parent, stat.start), ("a) b (c", 'S', 4, 22));
         assert_eq!(stat.cpu, 290, "14 and 15 ticks of 10 ms");
+        assert_eq!((stat.session, stat.threads), (6, 20));
+    }
+
+    #[test]
+    fn a_main_thread_that_left_before_the_others_has_not_ended_its_process() {
+        let stat = |threads: u32| {
+            parse_stat(&format!("7 (x) Z 1 2 3 0 -1 0 0 0 0 0 0 0 0 0 20 0 {threads} 0 9")).unwrap()
+        };
+        assert!(stat(1).has_ended() && !stat(2).has_ended());
+    }
+
+    #[test]
+    fn a_variable_is_found_by_its_whole_name() {
+        assert_eq!(variable(b"RUNS=/no\0RUN=/runs/a\0", "RUN").as_deref(), Some("/runs/a"));
+    }
+
+    #[test]
+    fn texts_are_cut_between_characters() {
+        assert_eq!(shortened("ééé", 2), "éé…");
+        assert_eq!(shortened("ééé", 3), "ééé");
     }
 
     #[test]

@@ -3,16 +3,19 @@
 
 use std::fs::File;
 use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 use crate::descriptors::OpenFiles;
 use crate::locks::FileLocks;
 use crate::monitors::leave_out_reports;
-use crate::proc_files::{command, read, stat, switches, tasks, wchan};
+use crate::proc_files::{command_of, folder_of, read, stat, switches, tasks, wchan};
 use crate::python::{self, PythonThread};
 use crate::sockets::{TcpSockets, tcp_sockets};
 use crate::syscall::{self, Call};
 use crate::{Evidence, ProcessEvidence, ThreadEvidence, Wait};
+
+/// Longest command line that is kept, in characters.
+const COMMAND: usize = 120;
 
 /// A `struct pollfd`.
 const POLL_ENTRY: usize = 8;
@@ -57,10 +60,6 @@ fn name_lock_holders(evidence: &mut Evidence, looked_at: &[u32]) {
     }
 }
 
-fn folder_of(pid: u32) -> PathBuf {
-    Path::new("/proc").join(pid.to_string())
-}
-
 fn look_at(pid: u32, files: &OpenFiles, tcp: &TcpSockets) -> Option<ProcessEvidence> {
     let folder = folder_of(pid);
     let stat = stat(&folder)?;
@@ -72,7 +71,7 @@ fn look_at(pid: u32, files: &OpenFiles, tcp: &TcpSockets) -> Option<ProcessEvide
         pid,
         parent: stat.parent,
         start: stat.start,
-        command: command(&folder, &stat.name),
+        command: command_of(pid, COMMAND).unwrap_or_else(|| format!("[{}]", stat.name)),
         state: stat.state,
         threads: threads.collect(),
         python,

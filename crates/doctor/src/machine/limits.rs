@@ -56,7 +56,7 @@ fn processes() -> Option<Finding> {
     let most = getrlimit(Resource::Nproc).current?;
     let me = getuid().as_raw();
     let mine = proc::all().into_iter().filter(|process| proc::owner(process.pid) == Some(me));
-    let used: u64 = mine.map(|process| u64::from(process.threads)).sum();
+    let used: u64 = mine.map(|process| u64::from(process.stat.threads)).sum();
     (percent(used, most) >= 80).then(|| {
         Finding::bad(TOPIC, format!("{used} of {most} threads and processes are in use"))
             .because("starting a job or a thread fails with \"Resource temporarily unavailable\"")

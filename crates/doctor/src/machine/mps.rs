@@ -77,7 +77,7 @@ fn daemons() -> Option<Finding> {
     let processes = proc::all();
     let mut daemons = processes.iter().map(|process| process.pid).filter(|pid| is_daemon(*pid));
     let pid = daemons.find(|pid| proc::tag(*pid).is_none() && proc::owner(*pid) == Some(me))?;
-    let pipes = proc::environment(pid, env_vars::CUDA_MPS_PIPE_DIRECTORY);
+    let pipes = gpulane_witness::variable_of(pid, env_vars::CUDA_MPS_PIPE_DIRECTORY);
     let place = pipes.unwrap_or_else(|| "/tmp/nvidia-mps".to_owned());
     Some(
         Finding::warning(TOPIC, format!("an MPS daemon runs that gpulane did not start (pid {pid}, {place})"))

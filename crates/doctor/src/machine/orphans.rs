@@ -61,10 +61,10 @@ fn orphans(known: &[Leftover]) -> Option<Finding> {
     let me = geteuid().as_raw();
     let all = proc::all();
     let lone = all.iter().filter(|process| {
-        process.parent == 1
-            && process.session != process.pid
-            && process.session > 1
-            && proc::look(process.session).is_none()
+        process.stat.parent == 1
+            && process.stat.session != process.pid
+            && process.stat.session > 1
+            && proc::look(process.stat.session).is_none()
             && !known.iter().any(|left| left.process.pid == process.pid)
             && proc::owner(process.pid) == Some(me)
             && proc::gpu_files(process.pid) > 0

@@ -3,12 +3,10 @@
 use std::path::PathBuf;
 
 use gpulane_model::{Bytes, Millis};
+use gpulane_witness::stat_of;
 
+use crate::Finding;
 use crate::fields::named;
-use crate::{Finding, proc};
-
-/// Ticks of CPU time in a second, the same on every Linux we run on.
-const TICKS: u64 = 100;
 
 /// What was used, by process: those that come and go between two looks do not mislead.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -20,7 +18,8 @@ pub(super) struct Usage {
 struct Used {
     pid: u32,
     start: u64,
-    ticks: u64,
+    /// In milliseconds.
+    cpu: u64,
     read: u64,
     written: u64,
 }
@@ -37,7 +36,7 @@ impl Usage {
         let grown = self.each.iter().filter_map(|now| {
             let old = earlier(now)?;
             Some(Used {
-                ticks: now.ticks.saturating_sub(old.ticks),
+                cpu: now.cpu.saturating_sub(old.cpu),
                 read: now.read.saturating_sub(old.read),
                 written: now.written.saturating_sub(old.written),
                 ..*now
@@ -48,8 +47,8 @@ impl Usage {
 
     /// CPU time in percent of one CPU.
     pub(super) fn cpu(&self, over: Millis) -> u64 {
-        let ticks: u64 = self.each.iter().map(|used| used.ticks).sum();
-        ticks.saturating_mul(1000) * 100 / TICKS / over.0.max(1)
+        let cpu: u64 = self.each.iter().map(|used| used.cpu).sum();
+        cpu.saturating_mul(100) / over.0.max(1)
     }
 
     fn sums(&self) -> (u64, u64) {
@@ -75,30 +74,30 @@ impl Usage {
 }
 
 fn used(pid: u32) -> Option<Used> {
-    let process = proc::look(pid)?;
+    let stat = stat_of(pid)?;
     // Another user's cannot be read; then its CPU time must do.
     let io = std::fs::read_to_string(PathBuf::from(format!("/proc/{pid}/io"))).unwrap_or_default();
     let at = |name: &str| named(&io, name).unwrap_or(0);
-    Some(Used { pid, start: process.start, ticks: process.ticks, read: at("rchar"), written: at("wchar") })
+    Some(Used { pid, start: stat.start, cpu: stat.cpu, read: at("rchar"), written: at("wchar") })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn usage(ticks: u64, start: u64) -> Usage {
-        Usage { each: vec![Used { pid: 7, start, ticks, read: ticks, written: 0 }] }
+    fn usage(cpu: u64, start: u64) -> Usage {
+        Usage { each: vec![Used { pid: 7, start, cpu, read: cpu, written: 0 }] }
     }
 
     #[test]
     fn what_was_used_between_two_looks() {
-        let grown = usage(150, 1).since(&usage(100, 1));
+        let grown = usage(1500, 1).since(&usage(1000, 1));
         assert_eq!((grown.cpu(Millis(1000)), grown.moved_bytes()), (50, true));
-        assert!(!usage(100, 1).since(&usage(100, 1)).moved_bytes());
+        assert!(!usage(1000, 1).since(&usage(1000, 1)).moved_bytes());
     }
 
     #[test]
     fn another_process_with_the_same_id_does_not_count() {
-        assert_eq!(usage(150, 2).since(&usage(100, 1)).cpu(Millis(1000)), 0);
+        assert_eq!(usage(1500, 2).since(&usage(1000, 1)).cpu(Millis(1000)), 0);
     }
 }

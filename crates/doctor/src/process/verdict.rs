@@ -88,14 +88,16 @@ fn frozen(looks: &Looks, gpu: Option<GpuSight>) -> Finding {
 
 /// A process that did not let itself be looked at in time.
 pub(super) fn unreadable(process: &Process) -> Finding {
-    if process.state == 'Z' {
-        let seen =
-            format!("pid {} has ended; its parent, pid {}, has not noticed", process.pid, process.parent);
+    if process.stat.state == 'Z' {
+        let seen = format!(
+            "pid {} has ended; its parent, pid {}, has not noticed",
+            process.pid, process.stat.parent
+        );
         return Finding::warning(TOPIC, seen)
             .because("it holds nothing any more but its number; the parent may be the one that is stuck")
-            .then(format!("gpulane doctor {}", process.parent));
+            .then(format!("gpulane doctor {}", process.stat.parent));
     }
-    let seen = format!("pid {} does not let itself be looked at (state {})", process.pid, process.state);
+    let seen = format!("pid {} does not let itself be looked at (state {})", process.pid, process.stat.state);
     Finding::bad(TOPIC, seen)
         .because(
             "it is stuck in the kernel, mostly in the driver or a network disk; no signal reaches it there",

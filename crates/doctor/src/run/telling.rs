@@ -23,7 +23,7 @@ fn choose(text: &str) -> Option<String> {
     let lines = text.split(['\n', '\r']).map(plain).filter(|line| !line.trim().is_empty());
     let lines: Vec<String> = lines.collect();
     let telling = lines.iter().rev().find(|line| names_an_error(line)).or(lines.last())?;
-    Some(crate::proc::shortened(telling.trim(), LONGEST))
+    Some(gpulane_witness::shortened(telling.trim(), LONGEST))
 }
 
 /// `ValueError: …`, `RuntimeError`, `error: …`, `sh: 1: x: not found`; not a line of a traceback that quotes code.

@@ -43,27 +43,15 @@ fn holdings(descriptors: &Path) -> Vec<&'static str> {
 }
 
 fn command(process: &Process) -> String {
-    let pid = process.pid.as_raw_nonzero();
-    if process.state == b'D' {
-        // Reading its command line could wait for what it is stuck in.
-        return name(pid);
-    }
-    let text = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    let words = String::from_utf8_lossy(&text).replace('\0', " ");
-    let words: String = words.chars().map(|char| if char.is_control() { ' ' } else { char }).collect();
-    let words = words.trim();
-    match words.char_indices().nth(LONGEST) {
-        _ if words.is_empty() => name(pid),
-        Some((at, _)) => format!("{}…", &words[..at]),
-        None => words.to_owned(),
-    }
+    let pid = process.pid.as_raw_nonzero().get().unsigned_abs();
+    // Reading the command line of one that is stuck in the kernel could wait for what it is stuck in.
+    let known = if process.state == b'D' { None } else { gpulane_witness::command_of(pid, LONGEST) };
+    known.unwrap_or_else(|| name(pid))
 }
 
-/// What the kernel calls a process that keeps its command to itself: one that has ended, or wrote over it.
-fn name(pid: std::num::NonZeroI32) -> String {
-    let name = std::fs::read(format!("/proc/{pid}/comm")).unwrap_or_default();
-    let name: String = String::from_utf8_lossy(&name).chars().filter(|char| !char.is_control()).collect();
-    if name.is_empty() { "a process that ended meanwhile".to_owned() } else { format!("[{name}]") }
+fn name(pid: u32) -> String {
+    let name = gpulane_witness::name_of(pid).map(|name| format!("[{name}]"));
+    name.unwrap_or_else(|| "a process that ended meanwhile".to_owned())
 }
 
 /// Those that outlived KILL, with what they are in.
@@ -78,7 +66,7 @@ pub(super) fn stuck(processes: &[Process]) -> Option<Remains> {
         other => format!("in state {}", char::from(other)),
     };
     let place = place.map(|place| format!(" in {place}")).unwrap_or_default();
-    let because = format!("{} (pid {pid}) is {state}{place}", name(pid));
+    let because = format!("{} (pid {pid}) is {state}{place}", name(pid.get().unsigned_abs()));
     let pids = processes.iter().map(|process| process.pid.as_raw_nonzero().get().unsigned_abs()).collect();
     Some(Remains { pids, because })
 }

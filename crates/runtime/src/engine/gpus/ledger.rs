@@ -233,11 +233,13 @@ impl Ledger {
             let held = |gpu: &usize| self.accounts[*gpu].held_by(*job, on[*gpu] == 1);
             let seen = |gpu: &usize| self.accounts[*gpu].sees(*job);
             let most = followed.gpus.iter().filter_map(held).max().unwrap_or(0);
-            let loads = followed.gpus.iter().map(|gpu| self.accounts[*gpu].latest.as_ref()?.load);
-            // One that does not tell may be at work.
-            let load = loads.collect::<Option<Vec<u32>>>().and_then(|loads| loads.into_iter().max());
+            let loads: Vec<Option<u32>> =
+                followed.gpus.iter().map(|gpu| self.accounts[*gpu].latest.as_ref()?.load).collect();
+            let load = loads.iter().copied().flatten().max();
             let alone = followed.gpus.iter().all(|gpu| on[*gpu] == 1);
             let settled = followed.plateau.look(now, most, load, alone);
+            // One that does not tell may be at work.
+            let load = load.filter(|_| loads.iter().all(Option::is_some));
             let busy = |gpu: &usize| {
                 let latest = self.accounts[*gpu].latest.as_ref();
                 latest.is_some_and(|latest| latest.works_for(*job, on[*gpu] == 1))

@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gpulane_core::{Input, Judgement, Norm, Seen};
+use gpulane_core::{Input, Judgement, Norm, Seen, YOUTH};
 use gpulane_journal::RunDir;
 use gpulane_model::{JobId, Machine, Millis, Plan, Stuck};
 use gpulane_witness::{Evidence, GpuSight, Surroundings};
@@ -21,8 +21,6 @@ use crate::process::tree::Table;
 
 /// The longest rest between two rounds: a mark without a bell is found this late.
 const ROUND: Duration = Duration::from_secs(1);
-/// For how long a job counts as starting up; as the core has it.
-const YOUTH: Millis = Millis::seconds(30);
 /// While evidence is awaited.
 const SOON: Duration = Duration::from_millis(20);
 /// A walk over all processes may come again after so many times what it cost, unless looks would come too late by that.

@@ -1,0 +1,6 @@
+//! What gpulane's own two processes call themselves: how one is told from a job.
+
+/// `argv[0]` of the guardian.
+pub const GUARDIAN: &str = "lane-guardian";
+/// `argv[0]` of the engine.
+pub const ENGINE: &str = "gpulane-engine";
