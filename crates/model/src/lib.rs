@@ -2,11 +2,13 @@
 //! from them, exit codes, units. No I/O, no clock, no threads.
 
 mod config;
+mod decode;
 mod event;
 mod exit;
 mod ids;
 mod known;
 mod machine;
+mod map;
 mod names;
 mod plan;
 mod settings;
@@ -17,13 +19,15 @@ pub mod env_vars;
 pub mod template;
 
 pub use config::Config;
+pub use decode::{Decode, DecodeError, Fit, Size};
 pub use event::{Event, FailReason, Failure, Record, Stuck};
 pub use exit::{ExitCode, ProcessExit};
 pub use ids::{Attempt, GpuIndex, JobId, LaneId, StageId};
 pub use known::Known;
 pub use machine::{Gpu, GpuKind, MOST_PER_GPU, Machine};
-pub use names::{ENGINE, GUARDIAN};
+pub use map::{FeederWord, Format, MapLive, MapStage, NanPolicy, Tolerance};
+pub use names::{ENGINE, FEEDER, GUARDIAN};
 pub use plan::{Job, PLAN_FORMAT, Plan, RunSettings, Stage};
-pub use settings::{Cpus, Foreign, Hang, HangAction, MapStage, Memory, Standbys, StartGate};
+pub use settings::{Cpus, Foreign, Hang, HangAction, Memory, Standbys, StartGate};
 pub use state::{Counts, JobState, JobStatus, Measured, RunState, Suspicion};
 pub use units::{Bytes, Millis, UnitError};

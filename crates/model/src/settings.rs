@@ -97,16 +97,3 @@ pub enum StartGate {
     /// At most this many starts at once.
     AtOnce(u32),
 }
-
-/// `map`: a stage that runs one model over many items.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub struct MapStage {
-    /// `FILE.py:Class`.
-    pub model: String,
-    /// Globs, directories, list files.
-    pub input: Vec<String>,
-    /// How items are decoded.
-    pub decode: Option<String>,
-    /// Items per batch; decided by gpulane if absent.
-    pub batch: Option<u32>,
-}

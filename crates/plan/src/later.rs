@@ -69,7 +69,7 @@ pub(crate) fn map(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Placed
             .help("write for example `map = { model = \"embed.py:Embed\", input = [\"photos/*.jpg\"] }`");
         return None;
     };
-    let mut map = MapStage { model: String::new(), input: Vec::new(), decode: None, batch: None };
+    let mut map = MapStage::default();
     let (mut sound, mut has_model, mut has_input) = (true, false, false);
     for (key, value) in table {
         match key.get_ref().as_ref() {
@@ -104,7 +104,16 @@ fn map_key(
     match key {
         "model" => map.model = python_object("model", value, problems)?,
         "input" => map.input = not_empty("input", value, problems)?,
-        "decode" => map.decode = not_empty("decode", value, problems)?.pop(),
+        "decode" => {
+            let written = text("decode", value, problems)?;
+            match written.value.parse() {
+                Ok(decode) => map.decode = Some(decode),
+                Err(error) => {
+                    problems.error(&written.span, format!("`decode`: {error}"));
+                    return None;
+                }
+            }
+        }
         "batch" => map.batch = Some(count("batch", "a whole number", 1..=1_000_000, value, problems)?),
         other => {
             keys::unknown(other, span, &keys::MAP, "`map`", problems);

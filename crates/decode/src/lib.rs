@@ -1,0 +1,1 @@
+//! Bytes of a file to pixels, in place. Knows nothing of rings and items.

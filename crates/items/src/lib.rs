@@ -1,0 +1,1 @@
+//! What a map works on.

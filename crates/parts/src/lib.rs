@@ -1,0 +1,1 @@
+//! A map's results on disk.
