@@ -15,6 +15,8 @@
 //! - `signs`, `vigil`, `norm`: when a job that shows no life is frozen; used by whoever watches, not by the core.
 //! - `waiting`, `misfit`, `invariants`: answers about the state; they change nothing.
 
+pub mod batches;
+
 mod demand;
 mod devices;
 mod effect;
