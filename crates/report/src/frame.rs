@@ -2,6 +2,8 @@
 
 use gpulane_model::{Counts, Millis};
 
+use crate::map_words::is_lone;
+use crate::maps::Progress;
 use crate::palette::{Palette, Style};
 use crate::text::{Drawn, Row, jobs, number, pad, plural, shorten, width};
 
@@ -31,6 +33,8 @@ pub(crate) struct Frame {
     pub(crate) held: Option<String>,
     /// GPUs that cannot be used now, each in a sentence.
     pub(crate) troubles: Vec<(Style, String)>,
+    /// Maps that have begun.
+    pub(crate) maps: Vec<Progress>,
     /// Lanes to show, in order.
     pub(crate) lanes: Vec<LaneRow>,
     /// Columns of job names.
@@ -78,7 +82,10 @@ impl Silence {
 /// The frame's lines for a terminal of this size. One column stays free, so that no line ever wraps.
 pub(crate) fn render(frame: &Frame, palette: Palette, columns: usize, rows: usize) -> Vec<Drawn> {
     let columns = columns - 1;
-    let mut drawn = vec![run_row(frame, palette, columns)];
+    // A run that is one map has the map's bar for its own.
+    let lone = frame.maps.iter().any(|map| map.lone);
+    let mut drawn = if lone { Vec::new() } else { vec![run_row(frame, palette, columns)] };
+    drawn.extend(frame.maps.iter().map(|map| map.row(palette, columns)));
     if let Some(because) = &frame.held {
         let mut row = Row::new(palette, columns);
         row.put(Style::Warn, "! no new starts: ").put(Style::Plain, because);
@@ -255,6 +262,9 @@ pub(crate) fn clock(duration: Millis) -> String {
 
 /// `13 jobs (train 12, evaluate 1)`: the run in one phrase.
 pub(crate) fn extent(plan: &gpulane_model::Plan) -> String {
+    if is_lone(plan) {
+        return plural(plan.jobs.len(), "worker");
+    }
     let total = jobs(u32::try_from(plan.jobs.len()).unwrap_or(u32::MAX));
     if plan.stages.len() < 2 {
         return total;

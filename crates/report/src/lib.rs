@@ -25,6 +25,8 @@ mod live;
 mod logs;
 mod look;
 mod output;
+mod map_words;
+mod maps;
 mod pace;
 mod packing;
 mod palette;

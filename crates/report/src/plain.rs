@@ -11,6 +11,8 @@ use crate::text::{number, plural};
 
 /// A line of progress after this much silence; and as often a line of a job's bar.
 const EVERY: Millis = Millis::seconds(10);
+/// The same while a map goes on: it has news all the time.
+const EVERY_MAP: Millis = Millis::seconds(5);
 
 /// The clock of plain output.
 #[derive(Debug, Default)]
@@ -28,8 +30,8 @@ impl Plain {
     }
 
     /// Whether it is time for a sign of life.
-    pub(crate) fn is_due(&mut self, now: Millis) -> bool {
-        now.since(*self.last.get_or_insert(now)) >= EVERY
+    pub(crate) fn is_due(&mut self, now: Millis, maps: bool) -> bool {
+        now.since(*self.last.get_or_insert(now)) >= if maps { EVERY_MAP } else { EVERY }
     }
 
     /// A job was started.
@@ -58,8 +60,14 @@ impl Plain {
 /// `… 7/13 done · 1 failed · 4 running · 42 s · about 35 s left`
 pub(crate) fn beat(frame: &Frame, palette: Palette) -> String {
     let Counts { failed, running, skipped, .. } = frame.counts;
-    let mut parts = vec![format!("{}/{} done", number(frame.counts.ended()), number(frame.total))];
-    for (n, word) in [(failed, "failed"), (skipped, "skipped"), (running, "running")] {
+    let lone = frame.maps.iter().any(|map| map.lone);
+    let mut parts: Vec<String> = frame.maps.iter().map(|map| map.line(palette)).collect();
+    if !lone {
+        parts.insert(0, format!("{}/{} done", number(frame.counts.ended()), number(frame.total)));
+    }
+    let counts =
+        if lone { [(0, ""); 3] } else { [(failed, "failed"), (skipped, "skipped"), (running, "running")] };
+    for (n, word) in counts {
         if n > 0 {
             parts.push(format!("{} {word}", number(n)));
         }

@@ -7,6 +7,8 @@ use crate::frame::put_bar;
 use crate::gpu_words::gpu_troubles;
 use crate::lanes::{lane_label, machine_text};
 use crate::look::Look;
+use crate::map_words::{closing, is_lone, maps_of};
+use crate::maps::maps;
 use crate::pace::slot;
 use crate::palette::{Palette, Style, job_style};
 use crate::phase::{Phase, Snapshot, counts_now, took};
@@ -20,6 +22,8 @@ use crate::watch_words::{suspicion, suspicion_text};
 
 /// Lines of a section.
 const SHOWN: usize = 20;
+/// Columns of a map's line.
+const COLUMNS: usize = 110;
 /// Cells of a stage's bar.
 const BAR: usize = 16;
 
@@ -27,7 +31,10 @@ const BAR: usize = 16;
 pub fn status(of: &Snapshot<'_>, look: Look, all: bool) -> String {
     let palette = Palette::new(&look);
     let mut text = header(of, palette);
-    text.push_str(&stages(of, palette));
+    if !is_lone(of.plan) {
+        text.push_str(&stages(of, palette));
+    }
+    text.push_str(&maps_text(of, palette));
     section(&mut text, "GPU memory of a job", memory(of), palette);
     if all {
         text.push_str(&every_job(of, palette));
@@ -104,6 +111,21 @@ fn stages(of: &Snapshot<'_>, palette: Palette) -> String {
     }
     let table = Table { titles: titles.map(str::to_owned).to_vec(), rows, indent: 2 };
     format!("\n{}", table.render(palette))
+}
+
+/// Maps: while they go on by their bar, afterwards by what they left.
+fn maps_text(of: &Snapshot<'_>, palette: Palette) -> String {
+    if maps_of(of.plan, of.state).next().is_none() {
+        return String::new();
+    }
+    let lines: Vec<String> = if of.live {
+        maps(of.dir, of.plan, of.state, of.now).iter().map(|map| map.row(palette, COLUMNS).text).collect()
+    } else {
+        let mut lines = Vec::new();
+        closing(of.dir, of.plan, of.state, palette, &mut lines);
+        lines
+    };
+    lines.iter().fold(String::from("\n"), |text, line| text + "  " + line + "\n")
 }
 
 fn count_row(name: &str, counts: &Counts, palette: Palette) -> Vec<Cell> {

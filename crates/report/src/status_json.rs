@@ -3,9 +3,10 @@
 
 use std::time::{Duration, UNIX_EPOCH};
 
-use gpulane_model::{Counts, JobId, JobStatus, Millis};
+use gpulane_model::{Counts, JobId, JobStatus, MapStage, MapState, Millis, Stage};
 use serde_json::{Value, json};
 
+use crate::map_words::maps_of;
 use crate::phase::{Phase, Snapshot, counts_now, took};
 use crate::standing::{self, Standing};
 use crate::status::{running_jobs, stage_counts};
@@ -75,12 +76,29 @@ pub fn status_json(of: &Snapshot<'_>) -> String {
     let mut whole = with_counts(head, &counts_now(state.counts, of.live));
     if let Value::Object(map) = &mut whole {
         map.insert("stages".to_owned(), stages.into());
+        map.insert("maps".to_owned(), maps(of).into());
         map.insert("running_jobs".to_owned(), running.into());
         map.insert("failed_jobs".to_owned(), failed.into());
         map.insert("waiting_jobs".to_owned(), waiting.into());
         map.insert("jobs".to_owned(), jobs.into());
     }
     whole.to_string()
+}
+
+/// How far each map has come, as far as that is durable.
+fn maps(of: &Snapshot<'_>) -> Vec<Value> {
+    let value = |(stage, _, known): (&Stage, &MapStage, &MapState)| {
+        json!({
+            "stage": stage.name,
+            "dir": of.dir.map_dir(stage),
+            "items": known.items,
+            "rows": known.rows,
+            "failed": known.failed,
+            "finished": known.finished,
+            "stopped": known.stopped,
+        })
+    };
+    maps_of(of.plan, of.state).map(value).collect()
 }
 
 /// One job: `state` is `succeeded`, `failed`, `skipped`, `running`, `waiting` or `cut_off`; `reason` is the class of a

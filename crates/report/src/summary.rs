@@ -9,6 +9,7 @@ use gpulane_model::{Attempt, JobId, JobStatus, Millis, Plan, RunState, Stage};
 
 use crate::clean::{clean, safe};
 use crate::lines::Lines;
+use crate::map_words::{self, is_lone, items_failed};
 use crate::palette::{Palette, Style};
 use crate::standing;
 use crate::teller::final_failure;
@@ -67,7 +68,7 @@ pub(crate) fn lines(of: &Summed<'_>, end: &End) -> Vec<String> {
     }
     failures(of, &run, &mut lines);
     skips(of, &mut lines);
-    let fine = *end == End::Finished && of.state.counts.failed == 0;
+    let fine = *end == End::Finished && of.state.counts.failed == 0 && items_failed(of.state) == 0;
     if !(of.brief && fine) {
         closing(of, end, &run, &mut lines);
     }
@@ -125,11 +126,15 @@ fn skips(of: &Summed<'_>, lines: &mut Vec<String>) {
 }
 
 fn closing(of: &Summed<'_>, end: &End, run: &str, lines: &mut Vec<String>) {
+    lines.push(String::new());
+    map_words::closing(of.dir, of.plan, of.state, of.palette, lines);
+    if is_lone(of.plan) && *end == End::Finished && of.state.counts.failed == 0 {
+        return;
+    }
     let counts = of.state.counts;
     let total = u32::try_from(of.plan.jobs.len()).unwrap_or(u32::MAX);
     let took = session(of);
     let to_do = counts.pending + counts.running;
-    lines.push(String::new());
     match end {
         End::Interrupted => lines.push(format!(
             "{} Interrupted after {took}: {} of {} done, {} to go.",
@@ -191,7 +196,7 @@ fn next(of: &Summed<'_>, end: &End, run: &str, lines: &mut Vec<String>) {
     let mut tell = |what: &str, text: String| {
         lines.push(format!("  {} {text}", of.palette.paint(Style::Dim, &format!("{what:<9}"))));
     };
-    if of.state.counts.succeeded > 0 && !of.brief {
+    if of.state.counts.succeeded > 0 && !of.brief && !is_lone(of.plan) {
         tell("outputs:", format!("{}/jobs/STAGE/NAME/out", shown(of.dir.root())));
     }
     let peaks = peaks(of);

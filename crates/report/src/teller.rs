@@ -10,6 +10,7 @@ use crate::frame::extent;
 use crate::gpu_words::gpu_line;
 use crate::lanes::machine_text;
 use crate::look::Look;
+use crate::map_words::{is_told_by_map, map_line};
 use crate::palette::{Palette, Style};
 use crate::screen::Screen;
 use crate::text::{fit, jobs, number, seconds, shown};
@@ -62,6 +63,9 @@ impl Teller {
         if !belongs_to_opening(&record.event) {
             self.open(state, screen);
         }
+        if is_told_by_map(&record.event, state, plan) {
+            return;
+        }
         let line = match &record.event {
             Event::RunStarted { machine, .. } => {
                 let name = palette.paint(Style::Bold, &plan.name);
@@ -99,9 +103,12 @@ impl Teller {
             Event::RunInterrupted { because } => {
                 format!("{} interrupted: {}", palette.alert(), safe(because))
             }
+            Event::ItemFailed { .. } if !self.thin.allows(Kind::ItemFailed) => return,
             Event::MemoryExceeded { .. } if !self.thin.allows(Kind::Exceeded) => return,
             other => {
-                let Some(line) = gpu_line(other, state.machine.as_ref(), palette) else {
+                let found =
+                    gpu_line(other, state.machine.as_ref(), palette).or_else(|| map_line(other, palette));
+                let Some(line) = found else {
                     let columns = self.terminal.map(|look| look.size().0);
                     return self.say(watch_lines(other, palette, columns), screen);
                 };

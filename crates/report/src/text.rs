@@ -76,8 +76,8 @@ pub(crate) fn pad(text: &str, columns: usize) -> String {
 }
 
 /// A number with its thousands apart.
-pub(crate) fn number(n: u32) -> String {
-    let digits = n.to_string();
+pub(crate) fn number(n: impl Into<u64>) -> String {
+    let digits = n.into().to_string();
     let mut text = String::with_capacity(digits.len() + 3);
     for (at, digit) in digits.chars().enumerate() {
         if at > 0 && (digits.len() - at).is_multiple_of(3) {
@@ -202,8 +202,8 @@ mod tests {
 
     #[test]
     fn numbers_and_words() {
-        assert_eq!(number(999), "999");
-        assert_eq!(number(1_234_567), "1,234,567");
+        assert_eq!(number(999u32), "999");
+        assert_eq!(number(1_234_567u32), "1,234,567");
         assert_eq!(jobs(1), "1 job");
         assert_eq!(seconds(f64::NAN), Millis(0));
         assert_eq!(seconds(-1.0), Millis(0));

@@ -23,9 +23,10 @@ pub(crate) enum Kind {
     Exceeded,
     Suspected,
     Lingered,
+    ItemFailed,
 }
 
-const KINDS: [(Kind, &str); 9] = [
+const KINDS: [(Kind, &str); 10] = [
     (Kind::Succeeded, "more succeeded"),
     (Kind::Failed, "more failed"),
     (Kind::Retrying, "more tried again"),
@@ -35,6 +36,7 @@ const KINDS: [(Kind, &str); 9] = [
     (Kind::Exceeded, "more hold more GPU memory than reserved"),
     (Kind::Suspected, "more show no life"),
     (Kind::Lingered, "more would not exit"),
+    (Kind::ItemFailed, "more items failed"),
 ];
 
 /// What was shown and what was not.
@@ -55,14 +57,14 @@ impl Thin {
     pub(crate) fn allows(&mut self, kind: Kind) -> bool {
         let show = match kind {
             // Always shown, up to a number in all.
-            Kind::Failed => self.failures < FAILURES,
+            Kind::Failed | Kind::ItemFailed => self.failures < FAILURES,
             Kind::Retrying => self.failures < FAILURES && self.withheld[Kind::Failed as usize] == 0,
             // Only ever counted: `resume --failed` says it of all at once.
             Kind::Requeued => false,
             _ => self.shown < PER_SECOND,
         };
         match kind {
-            Kind::Failed => self.failures += u32::from(show),
+            Kind::Failed | Kind::ItemFailed => self.failures += u32::from(show),
             Kind::Retrying | Kind::Requeued => {}
             _ => self.shown += u32::from(show),
         }

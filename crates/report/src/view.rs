@@ -13,6 +13,7 @@ use crate::gpu_words::gpu_troubles;
 use crate::lanes::{lane_label, place_label};
 use crate::lines::Line;
 use crate::look::{Look, Mode};
+use crate::maps::maps;
 use crate::output::{LIVE, Output, Said, Stream};
 use crate::pace::Pace;
 use crate::packing::at_once;
@@ -264,7 +265,10 @@ impl View {
         }
         if self.screen.waiting() > 0 {
             self.plain.on_print(now);
-        } else if self.plain.is_due(now) && self.state.started.is_some() && !self.state.finished {
+        } else if self.plain.is_due(now, self.state.maps.iter().flatten().next().is_some())
+            && self.state.started.is_some()
+            && !self.state.finished
+        {
             self.plain.on_print(now);
             let frame = self.frame(now, false);
             self.screen.line(&beat(&frame, self.palette));
@@ -297,6 +301,7 @@ impl View {
             left: left.filter(|_| self.state.held.is_none() && !self.state.finished),
             held: self.state.held.as_deref().map(|because| safe(because).into_owned()),
             troubles: gpu_troubles(&self.state, true),
+            maps: maps(&self.dir, plan, &self.state, now),
             lanes: if with_lanes { self.lane_rows(now) } else { Vec::new() },
             name_columns: self.prefix.columns(),
         }

@@ -1,9 +1,62 @@
 //! The feeder: the process beside the workers of a map. It owns the list of items, the threads that load them, the ring, the workers'
 //! socket and the parts. A process of its own, so that a decoder that crashes takes down neither the engine nor a worker.
+//!
+//! ```text
+//! items ─► loader threads ─► slot of the ring ─► worker ─► results ─► parts ─► commit ─► told to the engine
+//! ```
+
+mod begin;
+mod careful;
+mod connection;
+mod ending;
+mod figures;
+mod flow;
+mod hub;
+mod live;
+mod on_frame;
+mod outside;
+mod source;
+mod tell;
+mod writing;
 
 pub(crate) mod orders;
 
+use std::io::{self, Write};
+use std::sync::Arc;
+
+use gpulane_model::{ExitCode, FeederWord};
+
+use crate::process::signals::Signals;
+use hub::Hub;
+use orders::FeederOrders;
+use tell::Telling;
+
 /// The feeder's `main`. Returns its exit code.
-pub fn main() -> u8 {
-    70
+pub(crate) fn main() -> u8 {
+    if let Some(code) = careful::as_trial() {
+        return code;
+    }
+    feed().unwrap_or_else(|error| {
+        // Standard error is the feeder's log.
+        let _ = writeln!(io::stderr(), "feeder: {error}");
+        Telling::default().say(&FeederWord::Stopped { because: error.to_string() });
+        ExitCode::Internal.code()
+    })
+}
+
+fn feed() -> io::Result<u8> {
+    let orders = FeederOrders::take()?;
+    let _ = rustix::thread::set_name(c"lane-feeder");
+    let signals =
+        Signals::listen(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGPIPE])?;
+    let telling = Arc::new(Telling::default());
+    let begun = match begin::begin(&orders, &telling) {
+        Ok(begun) => begun,
+        Err(because) => {
+            telling.say(&FeederWord::Stopped { because });
+            return Ok(1);
+        }
+    };
+    let deadly = careful::try_suspects(&begun);
+    Hub::new(begun, deadly, signals, telling)?.run()
 }

@@ -1,0 +1,51 @@
+#!/usr/bin/env python3
+"""`gpulane map` on a real GPU.
+
+    bench/gpu/map.py [checks] [worker] [others]     the worker's GPU side by itself, what people use today
+    bench/gpu/map.py GPULANE                        all of it, and files to results by gpulane beside them
+
+Needs torch, NumPy and Pillow. Every check prints a line; the exit code is the number of those that failed. A table comes last;
+all numbers go to map.json in the folder that OUT names, or here.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import tempfile
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+sys.path[:0] = [str(HERE), str(HERE.parent.parent / "python")]
+failures: list[str] = []
+
+
+def check(name: str, holds: bool, seen: object = "") -> None:
+    print(f"{'ok  ' if holds else 'FAIL'} {name}  {seen}", flush=True)
+    if not holds:
+        failures.append(name)
+
+
+def main() -> int:
+    from mapping import checks, contestants, pictures, pipeline, race
+
+    asked = set(sys.argv[1:]) or {"checks"}
+    binary = next((word for word in asked if os.path.isfile(word)), None)
+    found: dict = {}
+    if binary or "checks" in asked:
+        found["checks"] = checks.run(check)
+    if binary or "worker" in asked:
+        found["worker"] = pipeline.run(("Eager",) if binary else ("Eager", "Compiled"))
+    if binary:
+        found["race"] = race.run(os.path.abspath(binary), check)
+    elif "others" in asked:
+        with tempfile.TemporaryDirectory() as folder:
+            found["others"] = contestants.run(pictures.write_all(Path(folder), race.DISTINCT))
+    found["failures"] = failures
+    (Path(os.environ.get("OUT", ".")) / "map.json").write_text(json.dumps(found, indent=1))
+    return len(failures)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,130 @@
+"""What people load images with today: `peers.py NAME FOLDER ITEMS PROCESSES`. Prints images and CPU-seconds as JSON.
+
+CPU-seconds are user + system of this process and its children, from when the workers are up (the first batch has come) to the end, so
+imports and starts are not counted. The first batches are left out of the images too.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+import time
+from pathlib import Path
+
+SIDE = 224
+BATCH = 64
+
+
+def cpu_of_tree() -> float:
+    """User + system seconds of this process and everything below it, the dead included, as /proc has it."""
+    tick = os.sysconf("SC_CLK_TCK")
+    parents: dict[int, tuple[int, float]] = {}
+    for entry in os.listdir("/proc"):
+        if not entry.isdigit():
+            continue
+        try:
+            fields = Path(f"/proc/{entry}/stat").read_text().rsplit(")", 1)[1].split()
+        except OSError:
+            continue
+        # utime, stime, and those of reaped children.
+        parents[int(entry)] = (int(fields[1]), sum(int(fields[at]) for at in (11, 12, 13, 14)) / tick)
+    total, wanted = 0.0, {os.getpid()}
+    grown = True
+    while grown:
+        grown = False
+        for pid, (parent, _) in parents.items():
+            if parent in wanted and pid not in wanted:
+                wanted.add(pid)
+                grown = True
+    for pid in wanted:
+        total += parents.get(pid, (0, 0.0))[1]
+    return total
+
+
+class Clock:
+    """Starts at the first batch and counts what comes after it."""
+
+    def __init__(self) -> None:
+        self.begin = None
+        self.images = 0
+
+    def batch(self, images: int) -> None:
+        if self.begin is None:
+            self.begin = (cpu_of_tree(), time.monotonic())
+            return
+        self.images += images
+
+    def say(self) -> None:
+        cpu, wall = self.begin
+        result = {"images": self.images, "cpu_seconds": cpu_of_tree() - cpu, "seconds": time.monotonic() - wall}
+        print(json.dumps(result), flush=True)
+
+
+def paths(folder: str, items: int) -> list[str]:
+    files = sorted(str(path) for path in Path(folder).glob("*.jpg"))
+    return [files[at % len(files)] for at in range(items + BATCH)]
+
+
+def load_opencv(path: str):
+    import cv2
+
+    cv2.setNumThreads(0)
+    return cv2.resize(cv2.cvtColor(cv2.imread(path), cv2.COLOR_BGR2RGB), (SIDE, SIDE), interpolation=cv2.INTER_LINEAR)
+
+
+def load_pil(path: str):
+    import numpy as np
+    from PIL import Image
+
+    return np.asarray(Image.open(path).convert("RGB").resize((SIDE, SIDE), Image.BILINEAR))
+
+
+def dataloader(load, files: list[str], processes: int) -> None:
+    import torch
+    from torch.utils.data import DataLoader, Dataset
+
+    class Photos(Dataset):
+        def __len__(self) -> int:
+            return len(files)
+
+        def __getitem__(self, at: int):
+            return torch.from_numpy(load(files[at]))
+
+    clock = Clock()
+    for batch in DataLoader(Photos(), batch_size=BATCH, num_workers=processes, prefetch_factor=4):
+        clock.batch(len(batch))
+    clock.say()
+
+
+def ray_data(files: list[str], processes: int) -> None:
+    import ray
+
+    ray.init(num_cpus=processes, include_dashboard=False, log_to_driver=False, logging_level="error")
+    ray.data.DataContext.get_current().enable_progress_bars = False
+
+    def decode(row):
+        return {"image": load_opencv(row["path"])}
+
+    clock = Clock()
+    data = ray.data.from_items([{"path": path} for path in files], override_num_blocks=max(16, processes * 8)).map(decode)
+    for batch in data.iter_batches(batch_size=BATCH):
+        clock.batch(len(batch["image"]))
+    clock.say()
+
+
+def main() -> None:
+    name, folder, items, processes = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
+    files = paths(folder, items)
+    if name == "dataloader-opencv":
+        dataloader(load_opencv, files, processes)
+    elif name == "dataloader-pil":
+        dataloader(load_pil, files, processes)
+    elif name == "ray":
+        ray_data(files, processes)
+    else:
+        sys.exit(f"no such peer: {name}")
+
+
+if __name__ == "__main__":
+    main()

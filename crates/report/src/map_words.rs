@@ -1,0 +1,126 @@
+//! What is said of maps: events in lines, and the last words.
+
+use gpulane_journal::RunDir;
+use gpulane_model::{Event, MapStage, MapState, Plan, RunState, Stage};
+
+use crate::clean::safe;
+use crate::palette::{Palette, Style};
+use crate::text::{number, shell, shown};
+
+/// A map's event in a line; `None`: it is no event of a map, or not worth one.
+pub(crate) fn map_line(event: &Event, palette: Palette) -> Option<String> {
+    Some(match event {
+        Event::MapOpened { stage, items, settled } => {
+            let before = match settled {
+                0 => String::new(),
+                settled => format!(", {} of them done before", number(*settled)),
+            };
+            format!("{stage}: {}{before}", items_text(*items))
+        }
+        Event::ItemFailed { item, reason, .. } => {
+            format!("{} {}: {}", palette.cross(), safe(item), safe(reason))
+        }
+        Event::MapFinished { stage, rows, failed, summary } => {
+            let (sign, failed) = match failed {
+                0 => (palette.tick(), String::new()),
+                failed => (palette.cross(), format!(", {} failed", number(*failed))),
+            };
+            let results =
+                if *rows == 1 { "1 result".to_owned() } else { format!("{} results", number(*rows)) };
+            format!("{sign} {stage}: {results}{failed}; {}", safe(summary))
+        }
+        Event::MapStopped { stage, because } => format!("{} {stage} stopped: {}", palette.cross(), because),
+        Event::MapReopened { stage } => format!("{stage}: items that failed are tried again"),
+        Event::WorkerRestarted { job, because, .. } => {
+            format!("{} {job} ended and is started again: {}", palette.again(), safe(because))
+        }
+        _ => return None,
+    })
+}
+
+/// Whether a line about this job would say what the map's own lines say better: that a worker left when all was done, or ended and is
+/// started again. One that is given up is told at the end.
+pub(crate) fn is_told_by_map(event: &Event, state: &RunState, plan: &Plan) -> bool {
+    let quiet = matches!(
+        event,
+        Event::JobSucceeded { .. }
+            | Event::JobSkipped { .. }
+            | Event::JobFailed { .. }
+            | Event::JobRetrying { .. }
+            | Event::JobRequeued { .. }
+    );
+    quiet && event.job().and_then(|job| state.find(job)).is_some_and(|job| plan.stage_of(job).map.is_some())
+}
+
+/// The maps of a run with what is known of them.
+pub(crate) fn maps_of<'a>(
+    plan: &'a Plan,
+    state: &'a RunState,
+) -> impl Iterator<Item = (&'a Stage, &'a MapStage, &'a MapState)> {
+    let stages = plan.stages.iter().zip(&state.maps);
+    stages.filter_map(|(stage, known)| Some((stage, stage.map.as_ref()?, known.as_ref()?)))
+}
+
+/// Whether the whole run is one map.
+pub(crate) fn is_lone(plan: &Plan) -> bool {
+    plan.stages.iter().any(|stage| stage.map.as_ref().is_some_and(|map| map.lone))
+}
+
+/// Items of all maps that failed.
+pub(crate) fn items_failed(state: &RunState) -> u64 {
+    state.maps.iter().flatten().map(|map| map.failed).sum()
+}
+
+/// `1 item`, `40,000 items`.
+pub(crate) fn items_text(items: u64) -> String {
+    if items == 1 { "1 item".to_owned() } else { format!("{} items", number(items)) }
+}
+
+/// How the maps of a run ended: a line each, and where their results are.
+pub(crate) fn closing(
+    dir: &RunDir,
+    plan: &Plan,
+    state: &RunState,
+    palette: Palette,
+    lines: &mut Vec<String>,
+) {
+    for (stage, map, known) in maps_of(plan, state) {
+        let Some(items) = known.items else { continue };
+        let place = shown(&dir.map_dir(stage));
+        let sign = match (&known.finished, known.failed) {
+            (Some(_), 0) => palette.tick(),
+            (Some(_), _) => palette.cross(),
+            (None, _) => palette.alert(),
+        };
+        let mut text =
+            format!("{sign} {}: {} of {} have results", stage.name, number(known.rows), items_text(items));
+        if known.failed > 0 {
+            text.push_str(&format!(", {} failed", number(known.failed)));
+        }
+        let left = items.saturating_sub(known.rows + known.failed);
+        if left > 0 {
+            text.push_str(&format!(", {} to do", number(left)));
+        }
+        lines.push(text);
+        let mut tell = |what: &str, text: String| {
+            lines.push(format!("  {} {text}", palette.paint(Style::Dim, &format!("{what:<9}"))));
+        };
+        if let Some(summary) = &known.finished {
+            tell("pace:", safe(summary).into_owned());
+        }
+        if known.rows > 0 {
+            tell("results:", format!("{place}/part-*.{}", map.format.extension()));
+        }
+        if known.failed > 0 {
+            tell("failed:", format!("{place}/failed.jsonl"));
+        }
+        if let Some(because) = &known.stopped {
+            tell("stopped:", because.clone());
+        }
+    }
+    if items_failed(state) > 0 && state.counts.failed == 0 {
+        let run = shell(&shown(dir.root()));
+        let what = palette.paint(Style::Dim, "again:   ");
+        lines.push(format!("  {what} gpulane resume {run} --failed"));
+    }
+}

@@ -1,0 +1,184 @@
+//! Before anything is loaded: the list of items frozen or found again, the parts repaired, and the question whether this is still the
+//! same map.
+
+use std::io;
+use std::path::{Path, PathBuf};
+
+use gpulane_items::{ItemList, Opened, Refused, Wanted};
+use gpulane_journal::RunDir;
+use gpulane_model::{FeederWord, MapStage, Stage};
+use gpulane_parts::{Settled, Writer};
+use serde::{Deserialize, Serialize};
+
+use super::orders::FeederOrders;
+use super::tell::Telling;
+
+/// A map: what to do, and with what.
+pub(crate) struct Task {
+    /// Its stage, with the number of workers in it.
+    pub(crate) stage: Stage,
+    /// What to do.
+    pub(crate) map: MapStage,
+    /// The run directory.
+    pub(crate) run: PathBuf,
+    /// Where its parts stand: in the run directory itself for a lone map.
+    pub(crate) dir: PathBuf,
+    /// Where relative paths begin.
+    pub(crate) base: PathBuf,
+    /// The items.
+    pub(crate) list: ItemList,
+}
+
+impl Task {
+    /// The Python that runs the model: as in the workers' command.
+    pub(crate) fn python(&self) -> String {
+        self.stage.command.first().cloned().unwrap_or_else(|| "python3".to_owned())
+    }
+
+    /// What a Python process of this map needs in its environment, beyond what is inherited.
+    pub(crate) fn python_environment(&self) -> Vec<(String, String)> {
+        let mut path = self.run.join(".python").display().to_string();
+        let inherited =
+            self.stage.env.get("PYTHONPATH").cloned().or_else(|| std::env::var("PYTHONPATH").ok());
+        if let Some(inherited) = inherited.filter(|text| !text.is_empty()) {
+            path = format!("{path}:{inherited}");
+        }
+        let set = self.stage.env.iter().filter(|(_, value)| !value.contains('{'));
+        let mut all: Vec<_> = set.map(|(key, value)| (key.clone(), value.clone())).collect();
+        all.push(("PYTHONPATH".to_owned(), path));
+        all
+    }
+}
+
+/// A map that can go on.
+pub(crate) struct Begun {
+    /// What to do.
+    pub(crate) task: Task,
+    /// The parts.
+    pub(crate) writer: Writer,
+    /// What is settled already.
+    pub(crate) settled: Settled,
+}
+
+/// What a map was made with, kept beside its items.
+#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
+struct Made {
+    /// The model, as written.
+    model: String,
+    /// The size and checksum of its file.
+    bytes: u64,
+    crc32: u32,
+}
+
+/// Opens the map, or says why it must not go on.
+pub(crate) fn begin(orders: &FeederOrders, telling: &Telling) -> Result<Begun, String> {
+    let run = RunDir::open(&orders.dir).map_err(|error| error.to_string())?;
+    let plan = run.plan().map_err(|error| error.to_string())?;
+    let stage = plan.stages.get(orders.stage.index()).cloned();
+    let (stage, map) = stage
+        .and_then(|stage| stage.map.clone().map(|map| (stage, map)))
+        .ok_or("the plan has no such map; plan.json was changed by hand")?;
+    let dir = run.map_dir(&stage);
+    std::fs::create_dir_all(&dir).map_err(|error| format!("cannot make {}: {error}", dir.display()))?;
+    let base = PathBuf::from(&plan.run.cwd);
+    let mut changed = model_changes(&map, &base, &dir, orders.accept_changes)?;
+    let wanted = Wanted { inputs: &map.input, base: &base, decode: map.decode };
+    let list = match gpulane_items::open(&dir).map_err(|error| reading(&dir, &error))? {
+        Opened::None => gpulane_items::freeze(&wanted, &dir, &mut |_| {}).map_err(refused)?,
+        Opened::Damaged(what) => {
+            return Err(format!(
+                "the list of items is damaged: {what}; restore it, or start a new map into another directory"
+            ));
+        }
+        Opened::List(list) => {
+            if !orders.accept_changes {
+                changed
+                    .extend(gpulane_items::changes(&list, &wanted).map_err(|error| reading(&dir, &error))?);
+            }
+            list
+        }
+    };
+    if !changed.is_empty() {
+        return Err(not_the_same(&changed, &orders.dir));
+    }
+    if orders.failed_again {
+        gpulane_parts::forget_failed(&dir).map_err(|error| error.to_string())?;
+    }
+    let (writer, settled) =
+        Writer::open(&dir, map.format, orders.accept_changes).map_err(|error| error.to_string())?;
+    tell_missed(&dir, orders.announced, telling)?;
+    telling.say(&FeederWord::Opened { items: list.len(), settled: settled.rows + settled.failures });
+    Ok(Begun { task: Task { stage, map, run: orders.dir.clone(), dir, base, list }, writer, settled })
+}
+
+fn reading(dir: &Path, error: &io::Error) -> String {
+    format!("cannot read the list of items in {}: {error}", dir.display())
+}
+
+fn refused(refused: Refused) -> String {
+    match refused {
+        Refused::Problems(problems) => {
+            problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+        }
+        other => other.to_string(),
+    }
+}
+
+fn not_the_same(changed: &[String], dir: &Path) -> String {
+    const SHOWN: usize = 5;
+    let mut text = String::from("this is not the map it was when it began:\n");
+    for change in changed.iter().take(SHOWN) {
+        text.push_str("  ");
+        text.push_str(change);
+        text.push('\n');
+    }
+    if changed.len() > SHOWN {
+        text.push_str(&format!("  and {} more\n", changed.len() - SHOWN));
+    }
+    text.push_str(&format!(
+        "`gpulane resume {} --accept-changes` goes on with the items as they were listed and the model as it is now; \
+         results that are there stay as they are. Or start a new map into another directory.",
+        dir.display()
+    ));
+    text
+}
+
+/// What the journal may not have heard of because everything was killed in between.
+fn tell_missed(dir: &Path, announced: u64, telling: &Telling) -> Result<(), String> {
+    for known in gpulane_parts::read_commits(dir, announced).map_err(|error| error.to_string())? {
+        for failure in known.failed {
+            telling.say(&FeederWord::ItemFailed { item: failure.item, reason: failure.reason });
+        }
+        let commit = known.commit;
+        telling.say(&FeederWord::Committed {
+            commit: commit.commit,
+            part: commit.part,
+            rows: commit.rows,
+            failed: commit.failed,
+        });
+    }
+    Ok(())
+}
+
+/// Compares the model's file with what it was, or keeps what it is.
+fn model_changes(map: &MapStage, base: &Path, dir: &Path, accept: bool) -> Result<Vec<String>, String> {
+    let file = map.model.rsplit_once(':').map_or(map.model.as_str(), |(file, _)| file);
+    let path = base.join(file);
+    let text =
+        std::fs::read(&path).map_err(|error| format!("cannot read the model {}: {error}", path.display()))?;
+    let now = Made { model: map.model.clone(), bytes: text.len() as u64, crc32: crc32fast::hash(&text) };
+    let kept = dir.join("map.json");
+    let before = std::fs::read(&kept).ok().and_then(|text| serde_json::from_slice::<Made>(&text).ok());
+    match before {
+        Some(before) if before == now => return Ok(Vec::new()),
+        Some(_) if !accept => return Ok(vec![format!("the model {} has changed", path.display())]),
+        _ => {}
+    }
+    let draft = dir.join(".map.json");
+    let write =
+        serde_json::to_vec(&now).map_err(io::Error::other).and_then(|text| std::fs::write(&draft, text));
+    write
+        .and_then(|()| std::fs::rename(&draft, &kept))
+        .map_err(|error| format!("cannot write {}: {error}", kept.display()))?;
+    Ok(Vec::new())
+}

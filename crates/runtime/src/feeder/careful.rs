@@ -1,0 +1,120 @@
+//! After a crash: the items that were in the hands of the loader threads are loaded once more, each in a process of its own that may
+//! crash instead of this one. What crashes it has failed; the rest goes its usual way.
+
+use std::collections::BTreeSet;
+use std::io;
+use std::os::unix::process::{CommandExt, ExitStatusExt};
+use std::path::Path;
+use std::process::{Command, Stdio};
+
+use gpulane_decode::{Decoder, Finish, Limits};
+use gpulane_feed::loaders::InHand;
+use gpulane_items::{Item, Place};
+use gpulane_model::{Decode, FEEDER};
+use serde::{Deserialize, Serialize};
+
+use super::begin::Begun;
+
+/// Where the trial's orders stand; their presence tells a trial from a feeder.
+const VARIABLE: &str = "GPULANE_TRY_ITEM";
+
+/// One item to load and forget.
+#[derive(Debug, Serialize, Deserialize)]
+struct Trial {
+    /// The file it is in.
+    path: std::path::PathBuf,
+    /// Where in it.
+    offset: u64,
+    /// How much of it; absent: all.
+    bytes: Option<u64>,
+    /// What to make of it.
+    decode: Decode,
+}
+
+/// Whether this process is a trial; then its exit code.
+pub(super) fn as_trial() -> Option<u8> {
+    let text = std::env::var(VARIABLE).ok()?;
+    let trial: Trial = serde_json::from_str(&text).ok()?;
+    // Whether it decodes is not asked here, only whether trying it is survived.
+    let _ = load(&trial);
+    Some(0)
+}
+
+fn load(trial: &Trial) -> io::Result<()> {
+    use std::io::{Read, Seek, SeekFrom};
+    let mut file = std::fs::File::open(&trial.path)?;
+    file.seek(SeekFrom::Start(trial.offset))?;
+    let mut encoded = Vec::new();
+    file.take(trial.bytes.unwrap_or(u64::MAX)).read_to_end(&mut encoded)?;
+    let mut decoder = Decoder::new(trial.decode, Limits::default());
+    for finish in [Finish::Here, Finish::Planes] {
+        let _ = decoder.decode(&encoded, finish, &mut Heap(Vec::new()));
+    }
+    Ok(())
+}
+
+/// A place that is thrown away.
+struct Heap(Vec<u8>);
+
+impl gpulane_decode::Place for Heap {
+    fn take(&mut self, bytes: u64) -> Option<&mut [u8]> {
+        self.0 = vec![0; usize::try_from(bytes).ok()?];
+        Some(&mut self.0)
+    }
+}
+
+/// Tries what a feeder that crashed had in hand. Returns what crashed again, with the reason.
+pub(super) fn try_suspects(begun: &Begun) -> Vec<(Item, String)> {
+    let file = begun.task.dir.join("in-hand");
+    let suspects: BTreeSet<u64> = InHand::left_by(&file).unwrap_or_default().into_iter().collect();
+    let mut deadly = Vec::new();
+    for number in suspects {
+        if number >= begun.task.list.len()
+            || begun.settled.done.contains(number)
+            || begun.settled.failed.contains(number)
+        {
+            continue;
+        }
+        let Ok(item) = begun.task.list.get(number) else { continue };
+        if let Some(signal) = crashes(&item, begun) {
+            let reason = format!("decoding it crashed ({})", signal_name(signal));
+            deadly.push((item, reason));
+        }
+    }
+    let _ = std::fs::remove_file(&file);
+    deadly
+}
+
+/// The signal that ended the trial, if one did.
+fn crashes(item: &Item, begun: &Begun) -> Option<i32> {
+    let (path, offset, bytes): (&Path, u64, Option<u64>) = match &item.place {
+        Place::File(path) => (path, 0, None),
+        Place::Member { archive, offset, bytes } => {
+            (begun.task.list.archives().get(*archive as usize)?, *offset, Some(*bytes))
+        }
+        Place::Value(_) | Place::Bad(_) => return None,
+    };
+    // The model's class may ask for another; images are what crashes decoders.
+    let decode = begun.task.map.decode.unwrap_or(Decode::Rgb(None));
+    let trial = Trial { path: path.to_owned(), offset, bytes, decode };
+    let status = Command::new("/proc/self/exe")
+        .arg0(FEEDER)
+        .env(VARIABLE, serde_json::to_string(&trial).ok()?)
+        .stdin(Stdio::null())
+        .stdout(Stdio::null())
+        .status()
+        .ok()?;
+    status.signal()
+}
+
+fn signal_name(signal: i32) -> String {
+    match signal {
+        libc::SIGSEGV => "SIGSEGV".to_owned(),
+        libc::SIGBUS => "SIGBUS".to_owned(),
+        libc::SIGABRT => "SIGABRT".to_owned(),
+        libc::SIGILL => "SIGILL".to_owned(),
+        libc::SIGFPE => "SIGFPE".to_owned(),
+        libc::SIGKILL => "SIGKILL; was the machine out of memory?".to_owned(),
+        other => format!("signal {other}"),
+    }
+}

@@ -1,0 +1,99 @@
+//! The map in figures: for `live.json`, and in one line at its end.
+
+use std::sync::atomic::Ordering;
+use std::time::{Instant, SystemTime, UNIX_EPOCH};
+
+use gpulane_core::batches::Work;
+use gpulane_model::MapLive;
+
+use super::hub::Hub;
+use super::live::Figures;
+
+/// A step that was busy for less of the time limited nothing.
+const SATURATED: f64 = 0.5;
+/// Below so many seconds nothing is said of limits.
+const WORTH_JUDGING: f64 = 1.0;
+
+impl Hub {
+    /// Cumulative figures of now.
+    fn figures(&self) -> Figures {
+        let written = &self.writing.written;
+        let workers = self.workers.values();
+        let (mut model, mut copying) = (self.tally.model, self.tally.copying);
+        for worker in workers {
+            model += worker.model_seconds;
+            copying += worker.copy_seconds;
+        }
+        #[allow(clippy::cast_precision_loss)] // seconds
+        let writing = written.busy.load(Ordering::Relaxed) as f64 / 1e9;
+        let mut work =
+            Work { workers: f64::from(self.working()), model, copying, writing, ..Work::default() };
+        if let Some(flow) = &self.flow {
+            let rates = flow.loaders.rates();
+            work.threads = f64::from(flow.threads);
+            work.reading = rates.reading;
+            work.decoding = rates.decoding + rates.resizing;
+        }
+        let items = written.rows.load(Ordering::Relaxed) + written.failed.load(Ordering::Relaxed);
+        Figures { items, work }
+    }
+
+    /// Writes `live.json`.
+    pub(super) fn show(&mut self, now: Instant) {
+        let figures = self.figures();
+        if self.flow.is_some() {
+            self.live.look(now, figures);
+        }
+        let written = &self.writing.written;
+        let time = SystemTime::now().duration_since(UNIX_EPOCH).map_or(0, |since| since.as_millis());
+        let flow = self.flow.as_ref();
+        let live = MapLive {
+            time: u64::try_from(time).unwrap_or(u64::MAX),
+            items: self.task.list.len(),
+            done: self.tally.rows_before + written.rows.load(Ordering::Relaxed),
+            failed: self.tally.failed_before + written.failed.load(Ordering::Relaxed),
+            committed: self.tally.rows_before
+                + self.tally.failed_before
+                + written.durable.load(Ordering::Relaxed),
+            phase: if flow.is_some() { String::new() } else { "waiting for the model".to_owned() },
+            batch: flow.map_or(0, |flow| flow.size.now()),
+            threads: flow.map_or(0, |flow| flow.threads),
+            workers: self.working(),
+            on_gpu: flow.and_then(|flow| flow.share.as_ref()).map(|share| f64::from(share.now())),
+            ring: flow.map_or(0, |flow| flow.ring.geometry().bytes()),
+            ..MapLive::default()
+        };
+        self.live.write(now, live);
+    }
+
+    /// The whole run in one line: how fast, what limited it, how close it came to that limit.
+    pub(super) fn summary(&self, now: Instant) -> String {
+        let Some((work, limit)) = self.live.whole(now, self.figures()) else {
+            return "nothing was left to do".to_owned();
+        };
+        let share = self.flow.as_ref().and_then(|flow| flow.share.as_ref());
+        let on_gpu = share.map_or_else(String::new, |share| {
+            format!(", {:.0}% of the images decoded on the GPU at the end", share.now() * 100.0)
+        });
+        let deaths = match self.tally.deaths {
+            0 => String::new(),
+            1 => ", 1 worker died and was replaced".to_owned(),
+            many => format!(", workers died and were replaced {many} times"),
+        };
+        let limited = if limit.busy < SATURATED || work.seconds < WORTH_JUDGING {
+            String::new()
+        } else {
+            format!(
+                "; limited by {}, which was busy {:.0}% of the time (at most {:.0} items/s)",
+                limit.step.word(),
+                limit.busy * 100.0,
+                limit.limit,
+            )
+        };
+        format!(
+            "{:.0} items/s over {:.1} s{limited}{on_gpu}{deaths}",
+            work.items / work.seconds,
+            work.seconds
+        )
+    }
+}

@@ -1,0 +1,227 @@
+//! Ring and loaders: started when the first worker has said what it takes, because that decides what is put into the ring.
+
+use std::sync::Arc;
+use std::time::{Duration, Instant};
+
+use gpulane_core::batches::{BatchSize, Share};
+use gpulane_decode::Limits;
+use gpulane_feed::loaders::{InHand, Loaders, Outside, Setup, Told};
+use gpulane_feed::ring::{Geometry, Ring, budget};
+use gpulane_feed::wire::ToWorker;
+use gpulane_model::{Bytes, Decode, NanPolicy};
+
+use super::hub::{Hub, ring};
+use super::outside::LoaderPool;
+use super::source::Remaining;
+use super::writing::Write;
+
+/// Items of a batch at most, where nobody said how many.
+const MOST: u32 = 1024;
+/// An item's entry in the table, and its name.
+const PER_ITEM: u64 = 512;
+/// What an item takes on average where sizes differ: enough for a photograph's planes, and for a page of text.
+const PICTURE: u64 = 512 << 10;
+const TEXT: u64 = 16 << 10;
+/// The least and the most of a slot where sizes differ: one large image must fit; making the ring must not take seconds.
+const LEAST_SLOT: u64 = 32 << 20;
+const MOST_SLOT: u64 = 192 << 20;
+/// Between two looks at the share left to the device.
+const LOOK: Duration = Duration::from_millis(700);
+
+/// What a worker has said of itself.
+pub(super) struct Abilities {
+    /// What it runs on, for a person.
+    pub(super) device: String,
+    /// Kinds of items beyond plain ones that it finishes itself.
+    pub(super) accepts: Vec<String>,
+    /// What its class asks for.
+    pub(super) decode: Option<String>,
+    /// Likewise.
+    pub(super) batch: Option<u32>,
+    /// It has its own `load`.
+    pub(super) load: bool,
+}
+
+/// The frame that goes with the ring's descriptor.
+pub(super) fn ring_frame(ring: &Ring, decode: Decode, nan: NanPolicy) -> ToWorker {
+    let Geometry { slots, slot_bytes, capacity } = ring.geometry();
+    ToWorker::Ring { slots, slot_bytes, capacity, decode, nan }
+}
+
+/// What moves items to workers.
+pub(super) struct Flow {
+    pub(super) ring: Arc<Ring>,
+    pub(super) loaders: Loaders,
+    /// How many items a batch has.
+    pub(super) size: BatchSize,
+    /// How many JPEGs are left to the device, where it can.
+    pub(super) share: Option<Share>,
+    /// How items are decoded.
+    pub(super) decode: Decode,
+    /// Threads that load.
+    pub(super) threads: u32,
+    /// Processes that load what gpulane does not decode.
+    pub(super) outside: Option<Arc<LoaderPool>>,
+    /// The last look at the share: when, and how long workers and loaders had waited by then.
+    looked: (Instant, f64, f64),
+}
+
+impl Flow {
+    /// Sets the share anew from who waited for whom since the last look.
+    pub(super) fn tune(&mut self, now: Instant, workers_waited: f64, workers: u32) {
+        let Some(share) = &mut self.share else { return };
+        let (since, waited_then, loaders_then) = self.looked;
+        let stretch = now.duration_since(since);
+        if stretch < LOOK || workers == 0 {
+            return;
+        }
+        let loaders_waited = self.loaders.rates().waiting_for_slots;
+        let part = |seconds: f64, of: u32| {
+            (seconds / (stretch.as_secs_f64() * f64::from(of.max(1)))).clamp(0.0, 1.0)
+        };
+        let workers_part = part(workers_waited - waited_then, workers);
+        let loaders_part = part(loaders_waited - loaders_then, self.threads);
+        if let Some(share) = share.on_look(workers_part, loaders_part) {
+            self.loaders.set_on_device(share);
+        }
+        self.looked = (now, workers_waited, loaders_waited);
+    }
+}
+
+impl Hub {
+    /// Starts loading for a worker like this one; the error is for a person.
+    pub(super) fn start_flow(&mut self, ready: &Abilities) -> Result<(), String> {
+        let map = &self.task.map;
+        let decode = self.decode_for(ready)?;
+        let planes = decode.size().is_some() && ready.accepts.iter().any(|kind| kind == "planes");
+        let on_device = planes && ready.accepts.iter().any(|kind| kind == "jpeg");
+        let threads = map.threads.unwrap_or_else(cores).clamp(1, 256);
+        let workers = u32::try_from(self.task.stage.jobs.len()).unwrap_or(1).max(1);
+        let asked = map.batch.or(ready.batch);
+        let item_bytes = decode.item_bytes().filter(|_| !planes);
+        let allowed = budget(map.ring)?;
+        let most = asked.unwrap_or_else(|| most_batch(allowed, workers, item_bytes));
+        let useful = map.ring.map_or_else(|| useful(workers, most, decode, item_bytes), |_| u64::MAX);
+        let geometry = Geometry::plan(allowed.min(useful), workers, most, item_bytes)?;
+        let ring_made = Ring::new(geometry).map_err(|error| {
+            format!("cannot make a ring of {}: {error}; write a smaller --ring", Bytes(geometry.bytes()))
+        })?;
+        let ring_made = Arc::new(ring_made);
+        let size = BatchSize::new(asked, geometry.capacity);
+        let in_hand = InHand::create(&self.task.dir.join("in-hand"), threads)
+            .map_err(|error| format!("cannot write {}: {error}", self.task.dir.display()))?;
+        let outside = matches!(decode, Decode::Load)
+            .then(|| Arc::new(LoaderPool::new(&self.task, Arc::clone(&ring_made), threads, decode)));
+        let load = outside.clone().map(|outside| outside as Arc<dyn Outside>);
+        let setup = Setup {
+            ring: Arc::clone(&ring_made),
+            decode,
+            limits: Limits::default(),
+            threads,
+            archives: self.task.list.archives().to_vec(),
+            pixels_here: !planes,
+            device_decodes: on_device,
+            load,
+            in_hand: Arc::new(in_hand),
+        };
+        let source = Remaining::new(self.task.list.cursor(), Arc::clone(&self.settled));
+        let (news, bell) = (self.news_to.clone(), Arc::clone(&self.bell));
+        let tell = move |told: Told| {
+            // The hub is gone only when this process ends.
+            let _ = news.send(told);
+            ring(&bell);
+        };
+        let loaders = Loaders::start(setup, Box::new(source), tell)
+            .map_err(|error| format!("cannot start the threads that load: {error}"))?;
+        loaders.set_workers(workers);
+        self.say_how(decode, threads, &geometry, planes, on_device, ready);
+        let share = on_device.then(Share::default);
+        let looked = (Instant::now(), 0.0, 0.0);
+        self.flow = Some(Flow { ring: ring_made, loaders, size, share, decode, threads, outside, looked });
+        Ok(())
+    }
+
+    /// As asked; otherwise as the model's class says; otherwise by whether it loads by itself.
+    fn decode_for(&self, ready: &Abilities) -> Result<Decode, String> {
+        if let Some(decode) = self.task.map.decode {
+            return Ok(decode);
+        }
+        match &ready.decode {
+            Some(text) => text.parse().map_err(|error| format!("the model's `decode`: {error}")),
+            None if ready.load => Ok(Decode::Load),
+            None => Ok(Decode::Bytes),
+        }
+    }
+
+    fn say_how(
+        &self,
+        decode: Decode,
+        threads: u32,
+        geometry: &Geometry,
+        planes: bool,
+        on_device: bool,
+        ready: &Abilities,
+    ) {
+        let finish = match (planes, on_device) {
+            (_, true) => ", finished and partly decoded on the GPU",
+            (true, false) => ", finished on the GPU",
+            _ => "",
+        };
+        self.telling.note(format!(
+            "{} threads decode `{decode}`{finish} into a ring of {} slots × {} = {}; the model is on {}",
+            threads,
+            geometry.slots,
+            Bytes(geometry.slot_bytes),
+            Bytes(geometry.bytes()),
+            ready.device,
+        ));
+    }
+
+    /// News from the loaders.
+    pub(super) fn on_told(&mut self, told: Told) {
+        match told {
+            Told::Filled(mut filled) => {
+                self.put_failed(std::mem::take(&mut filled.failed));
+                let count = u32::try_from(filled.items.len()).unwrap_or(u32::MAX);
+                let slot = filled.slot;
+                self.slots.insert(slot, filled);
+                self.books.on_filled(slot, count);
+            }
+            Told::Failed(failed) => self.put_failed(failed),
+            Told::Drained => self.drained = true,
+            Told::Broken(because) => self.end = Some(super::ending::End::Stopped(because)),
+        }
+    }
+
+    fn put_failed(&mut self, failed: Vec<(u64, String, String)>) {
+        for (number, name, reason) in failed {
+            self.writing.put(Write::Failed((number, name), reason));
+        }
+    }
+}
+
+/// How large batches may grow by themselves: slots for all workers must fit into the ring.
+fn most_batch(allowed: u64, workers: u32, item: Option<u64>) -> u32 {
+    let Some(item) = item else { return MOST };
+    let fit = allowed / slots(workers) / (item + PER_ITEM);
+    u32::try_from(fit).unwrap_or(MOST).clamp(1, MOST)
+}
+
+/// Slots that can be in use: three with each worker, and some being filled.
+fn slots(workers: u32) -> u64 {
+    u64::from(workers) * 4 + 4
+}
+
+/// What a ring is of use for: more would only take memory and time to make.
+fn useful(workers: u32, most: u32, decode: Decode, item: Option<u64>) -> u64 {
+    let guess = if matches!(decode, Decode::Text | Decode::Value) { TEXT } else { PICTURE };
+    let slot = match item {
+        Some(bytes) => bytes.saturating_mul(u64::from(most)),
+        None => guess.saturating_mul(u64::from(most)).clamp(LEAST_SLOT, MOST_SLOT),
+    };
+    slot.saturating_add(u64::from(most) * PER_ITEM + (1 << 20)).saturating_mul(slots(workers))
+}
+
+fn cores() -> u32 {
+    std::thread::available_parallelism().map_or(1, |cores| u32::try_from(cores.get()).unwrap_or(1))
+}

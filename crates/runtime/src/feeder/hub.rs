@@ -1,0 +1,264 @@
+//! The feeder's loop: workers and loaders report here, the books decide, and workers and loaders are told. One thread, one epoll; it
+//! never waits for a disk, a worker or a decoder.
+
+use std::collections::{BTreeMap, HashMap};
+use std::io;
+use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixListener;
+use std::sync::Arc;
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::time::{Duration, Instant};
+
+use gpulane_core::batches::{Dispatch, WorkerId};
+use gpulane_feed::loaders::{Filled, Told};
+use gpulane_items::Item;
+use gpulane_parts::Bits;
+use rustix::buffer::spare_capacity;
+use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
+
+use super::begin::{Begun, Task};
+use super::connection::{Connection, Heard, Progress};
+use super::ending::End;
+use super::flow::Flow;
+use super::live::Live;
+use super::tell::Telling;
+use super::writing::{Write, Writing};
+use crate::process::signals::Signals;
+
+const LISTENER: u64 = 0;
+const WAKE: u64 = 1;
+const SIGNALS: u64 = 2;
+/// Workers' tokens begin here.
+const WORKERS: u64 = 16;
+
+/// The loop looks around this often even if nothing happens: rates, idle workers, `live.json`.
+const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+/// News from loaders that may wait; then their threads do.
+const NEWS: usize = 256;
+/// Idle workers are told to wait, and answer, this often: a sign of life on both sides.
+const WAVE: Duration = Duration::from_secs(5);
+
+/// Figures of this feeder's time that are not kept by anyone else.
+#[derive(Debug, Default)]
+pub(super) struct Tally {
+    /// Items that had results before.
+    pub(super) rows_before: u64,
+    /// Items that had failed before.
+    pub(super) failed_before: u64,
+    /// Seconds workers that are gone had worked, copied and waited.
+    pub(super) model: f64,
+    pub(super) copying: f64,
+    pub(super) waiting: f64,
+    /// Bytes that workers copied to their devices.
+    pub(super) to_device: u64,
+    /// Bytes that they had to copy on the host first.
+    pub(super) on_host: u64,
+    /// Workers that died over something.
+    pub(super) deaths: u64,
+}
+
+pub(super) struct Hub {
+    pub(super) task: Task,
+    /// Settled before this feeder began, or refused by it at once.
+    pub(super) settled: Arc<Bits>,
+    pub(super) telling: Arc<Telling>,
+    epoll: OwnedFd,
+    listener: UnixListener,
+    /// Rung by loaders and writer.
+    pub(super) bell: Arc<OwnedFd>,
+    signals: Signals,
+    news: Receiver<Told>,
+    /// The loaders' end of it.
+    pub(super) news_to: SyncSender<Told>,
+    pub(super) writing: Writing,
+    pub(super) books: Dispatch,
+    pub(super) workers: BTreeMap<WorkerId, Connection>,
+    next_worker: u64,
+    /// What is in each slot that is not settled.
+    pub(super) slots: HashMap<u32, Filled>,
+    /// Ring and loaders, once a worker has said what it takes.
+    pub(super) flow: Option<Flow>,
+    pub(super) live: Live,
+    pub(super) tally: Tally,
+    /// No item is left to load.
+    pub(super) drained: bool,
+    /// What failed setups said, in a row.
+    pub(super) setup_failures: Vec<String>,
+    /// When idle workers were last told to wait.
+    waved: Instant,
+    /// How it ends, once that is known.
+    pub(super) end: Option<End>,
+}
+
+impl Hub {
+    /// `deadly`: items that are not to be touched again, with the reason.
+    pub(super) fn new(
+        begun: Begun,
+        deadly: Vec<(Item, String)>,
+        signals: Signals,
+        telling: Arc<Telling>,
+    ) -> io::Result<Self> {
+        let Begun { task, writer, settled: before } = begun;
+        let mut settled = before.done;
+        for number in before.failed.iter() {
+            settled.insert(number);
+        }
+        let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
+        let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
+        let listener = gpulane_feed::wire::listen(&task.dir)?;
+        listener.set_nonblocking(true)?;
+        watch(&epoll, &listener, LISTENER)?;
+        watch(&epoll, &bell, WAKE)?;
+        watch(&epoll, &signals, SIGNALS)?;
+        let ring_bell = Arc::clone(&bell);
+        let writing = Writing::start(writer, Arc::clone(&telling), move || ring(&ring_bell))?;
+        let (news_to, news) = sync_channel(NEWS);
+        let live = Live::new(&task.dir);
+        for (item, reason) in deadly {
+            settled.insert(item.number);
+            writing.put(Write::Failed((item.number, item.name), reason));
+        }
+        Ok(Self {
+            task,
+            settled: Arc::new(settled),
+            telling,
+            epoll,
+            listener,
+            bell,
+            signals,
+            news,
+            news_to,
+            writing,
+            books: Dispatch::new(),
+            workers: BTreeMap::new(),
+            next_worker: 0,
+            slots: HashMap::new(),
+            flow: None,
+            live,
+            tally: Tally { rows_before: before.rows, failed_before: before.failures, ..Tally::default() },
+            drained: false,
+            setup_failures: Vec::new(),
+            waved: Instant::now(),
+            end: None,
+        })
+    }
+
+    /// Runs until the map is over; returns the exit code.
+    pub(super) fn run(mut self) -> io::Result<u8> {
+        let mut events = Vec::with_capacity(64);
+        while self.end.is_none() {
+            match epoll::wait(&self.epoll, spare_capacity(&mut events), Some(&TICK)) {
+                Ok(_) | Err(rustix::io::Errno::INTR) => {}
+                Err(error) => return Err(error.into()),
+            }
+            for event in events.drain(..) {
+                self.on_event(event.data.u64());
+            }
+            self.hear_loaders();
+            self.hand_out();
+            self.look_around();
+            self.check_whether_over();
+        }
+        Ok(self.conclude())
+    }
+
+    fn on_event(&mut self, token: u64) {
+        match token {
+            LISTENER => self.accept(),
+            WAKE => {
+                let _ = rustix::io::read(&self.bell, &mut [0u8; 8]);
+            }
+            SIGNALS => {
+                if !self.signals.take().is_empty() {
+                    self.end = Some(End::Interrupted);
+                }
+            }
+            worker => self.on_worker(WorkerId(worker - WORKERS)),
+        }
+    }
+
+    fn accept(&mut self) {
+        while let Ok((stream, _)) = self.listener.accept() {
+            let id = WorkerId(self.next_worker);
+            self.next_worker += 1;
+            let Ok(connection) = Connection::new(stream) else { continue };
+            if watch(&self.epoll, &connection, WORKERS + id.0).is_ok() {
+                self.workers.insert(id, connection);
+            }
+        }
+    }
+
+    fn on_worker(&mut self, id: WorkerId) {
+        if self.workers.get_mut(&id).is_some_and(|worker| worker.flush().is_err()) {
+            return self.on_gone(id);
+        }
+        self.rearm(id);
+        while let Some(worker) = self.workers.get_mut(&id) {
+            match worker.hear() {
+                Heard::Frame(frame) => self.on_frame(id, frame),
+                Heard::Nothing => return,
+                Heard::Closed => return self.on_gone(id),
+                Heard::Nonsense(error) => {
+                    self.telling.note(format!("a worker was cut off: it speaks another language ({error})"));
+                    return self.on_gone(id);
+                }
+            }
+        }
+    }
+
+    /// Takes what loaders report, unless the disk is behind: then they wait in turn.
+    fn hear_loaders(&mut self) {
+        while !self.writing.is_behind() {
+            let Ok(told) = self.news.try_recv() else { return };
+            self.on_told(told);
+        }
+    }
+
+    /// Ends a connection's place in the loop.
+    pub(super) fn dismiss(&mut self, id: WorkerId) -> Option<Connection> {
+        let worker = self.workers.remove(&id)?;
+        let _ = epoll::delete(&self.epoll, &worker);
+        self.tally.model += worker.model_seconds;
+        self.tally.copying += worker.copy_seconds;
+        self.tally.waiting += worker.wait_seconds;
+        Some(worker)
+    }
+
+    /// Watches for room in a socket only while something waits to be sent.
+    pub(super) fn rearm(&self, id: WorkerId) {
+        let Some(worker) = self.workers.get(&id) else { return };
+        let mut flags = epoll::EventFlags::IN;
+        if worker.has_more() {
+            flags |= epoll::EventFlags::OUT;
+        }
+        let _ = epoll::modify(&self.epoll, worker, epoll::EventData::new_u64(WORKERS + id.0), flags);
+    }
+
+    /// Says to idle workers that they are not forgotten.
+    fn look_around(&mut self) {
+        let now = Instant::now();
+        if now.duration_since(self.waved) >= WAVE {
+            self.waved = now;
+            self.wave();
+        }
+        self.tune(now);
+        if self.live.is_due(now) {
+            self.show(now);
+        }
+    }
+
+    /// Whether a worker is ready for batches.
+    pub(super) fn working(&self) -> u32 {
+        let working = self.workers.values().filter(|worker| worker.progress == Progress::Working);
+        u32::try_from(working.count()).unwrap_or(u32::MAX)
+    }
+}
+
+/// Wakes the loop. A counter that is full is as good as rung.
+pub(super) fn ring(bell: &OwnedFd) {
+    let _ = rustix::io::write(bell, &1u64.to_ne_bytes());
+}
+
+fn watch(epoll: &OwnedFd, fd: &impl AsFd, token: u64) -> io::Result<()> {
+    Ok(epoll::add(epoll, fd, epoll::EventData::new_u64(token), epoll::EventFlags::IN)?)
+}

@@ -1,0 +1,227 @@
+//! What workers say, and what it leads to.
+
+use std::time::Instant;
+
+use gpulane_core::batches::{BatchId, Span, WorkerId};
+use gpulane_feed::wire::{FromWorker, PROTOCOL, RawFrame, ResultsHead, Role, ToWorker};
+use serde_json::json;
+
+use super::connection::Progress;
+use super::ending::End;
+use super::flow::{Abilities, ring_frame};
+use super::hub::Hub;
+use super::writing::Write;
+
+/// The same setup that failed so often in a row, with no worker ready, will fail again.
+const SETUP_TRIES: usize = 2;
+/// Workers that died in a row with nothing done in between, after which more would die.
+const DEATHS: u32 = 40;
+
+impl Hub {
+    pub(super) fn on_frame(&mut self, id: WorkerId, frame: RawFrame) {
+        let said = match frame.from_worker() {
+            Ok(said) => said,
+            Err(error) => {
+                self.telling.note(format!("a worker was cut off: {error}"));
+                return self.on_gone(id);
+            }
+        };
+        match said {
+            FromWorker::Hello { protocol, .. } if protocol != u32::from(PROTOCOL) => {
+                self.telling.note(format!(
+                    "a worker was cut off: it speaks version {protocol} of the protocol, not {PROTOCOL}"
+                ));
+                self.on_gone(id);
+            }
+            FromWorker::Hello { role: Role::Loader, job, .. } => self.on_loader(id, job),
+            FromWorker::Hello { job, .. } => {
+                if let Some(worker) = self.workers.get_mut(&id) {
+                    worker.job = job;
+                    worker.progress = Progress::SettingUp;
+                }
+                self.send(id, &ToWorker::Setup);
+            }
+            FromWorker::Ready { device, accepts, decode, batch, load, .. } => {
+                self.on_ready(id, &Abilities { device, accepts, decode, batch, load });
+            }
+            FromWorker::SetupFailed { error, .. } => self.on_setup_failed(&error),
+            FromWorker::Began { batch } => self.books.on_began(id, BatchId(batch)),
+            FromWorker::Results(head) => self.on_results(id, head, frame.body),
+            // A sign of life; or from a loader, whose frames go elsewhere.
+            FromWorker::Here
+            | FromWorker::Loaded { .. }
+            | FromWorker::TooLarge { .. }
+            | FromWorker::LoadFailed { .. } => {}
+        }
+    }
+
+    fn on_ready(&mut self, id: WorkerId, ready: &Abilities) {
+        self.setup_failures.clear();
+        if self.flow.is_none() {
+            if let Err(because) = self.start_flow(ready) {
+                self.end = Some(End::Stopped(because));
+                return;
+            }
+        }
+        let (Some(flow), Some(worker)) = (&self.flow, self.workers.get_mut(&id)) else { return };
+        let frame = ring_frame(&flow.ring, flow.decode, self.task.map.nan);
+        if worker.send_with_fd(&frame, flow.ring.fd()).is_err() {
+            return self.on_gone(id);
+        }
+        worker.progress = Progress::Working;
+        self.books.on_ready(id);
+    }
+
+    /// A loader process: its socket belongs to the thread it serves.
+    fn on_loader(&mut self, id: WorkerId, job: String) {
+        let stream = self.dismiss(id).and_then(|loader| loader.into_stream().ok());
+        let pool = self.flow.as_ref().and_then(|flow| flow.outside.as_ref());
+        if let (Some(stream), Some(pool)) = (stream, pool) {
+            pool.arrive(job, stream);
+        }
+    }
+
+    fn on_setup_failed(&mut self, error: &str) {
+        self.setup_failures.push(error.to_owned());
+        if self.setup_failures.len() >= SETUP_TRIES && self.working() == 0 {
+            let job = format!("{}/worker-0", self.task.stage.name);
+            self.end = Some(End::Stopped(format!(
+                "the model cannot be set up: {error}; its log has the traceback: `gpulane logs {} {job}`",
+                self.task.run.display()
+            )));
+        }
+    }
+
+    fn on_results(&mut self, id: WorkerId, head: ResultsHead, body: Vec<u8>) {
+        let Some(span) = self.books.on_results(id, BatchId(head.batch)) else { return };
+        if let Some(worker) = self.workers.get_mut(&id) {
+            worker.model_seconds += head.seconds.model;
+            worker.copy_seconds += head.seconds.copy;
+            worker.wait_seconds += head.seconds.wait;
+        }
+        self.tally.to_device += head.bytes.copied_to_device;
+        self.tally.on_host += head.bytes.copied_on_host;
+        self.learn_size(&head, span);
+        self.put_rows(span, &head, body);
+        if self.books.settle(span.slot, span.count) {
+            self.free(span.slot);
+        }
+    }
+
+    /// Rows and failures of a span go to the writer.
+    fn put_rows(&mut self, span: Span, head: &ResultsHead, body: Vec<u8>) {
+        let Some(filled) = self.slots.get(&span.slot) else { return };
+        let entries = span.first as usize..(span.first + span.count) as usize;
+        let mut failed: Vec<Option<&str>> = vec![None; span.count as usize];
+        for failure in &head.failed {
+            if let Some(place) = failed.get_mut(failure.at as usize) {
+                *place = Some(&failure.reason);
+            }
+        }
+        let mut rows = Vec::with_capacity(entries.len());
+        for (item, failure) in filled.items[entries].iter().zip(failed) {
+            match failure {
+                Some(reason) => self.writing.put(Write::Failed(item.clone(), reason.to_owned())),
+                None => rows.push(item.clone()),
+            }
+        }
+        if !rows.is_empty() {
+            self.writing.put(Write::Rows(
+                rows,
+                json!({ "count": head.count, "columns": head.columns }),
+                body,
+            ));
+        }
+    }
+
+    /// A worker is gone, or must go.
+    pub(super) fn on_gone(&mut self, id: WorkerId) {
+        let Some(worker) = self.dismiss(id) else { return };
+        if worker.progress != Progress::Working {
+            return;
+        }
+        self.tally.deaths += 1;
+        let lost = self.books.on_gone(id, false);
+        for poison in &lost.poison {
+            let item =
+                self.slots.get(&poison.slot).and_then(|filled| filled.items.get(poison.entry as usize));
+            if let Some(item) = item.cloned() {
+                let reason =
+                    "it brought down its worker, twice and alone; the worker's log says how".to_owned();
+                self.writing.put(Write::Failed(item, reason));
+            }
+        }
+        for slot in lost.free {
+            self.free(slot);
+        }
+        if lost.fruitless >= DEATHS {
+            self.end = Some(End::Stopped(format!(
+                "{DEATHS} workers died in a row and nothing was done in between; `gpulane logs {} {}` shows the last words",
+                self.task.run.display(),
+                worker.job
+            )));
+        }
+    }
+
+    fn free(&mut self, slot: u32) {
+        self.slots.remove(&slot);
+        if let Some(flow) = &self.flow {
+            flow.loaders.give_back(slot);
+        }
+    }
+
+    /// Gives workers what there is for them, unless the disk is behind.
+    pub(super) fn hand_out(&mut self) {
+        while !self.writing.is_behind() {
+            let Some(order) = self.books.next_order() else { return };
+            let Some(filled) = self.slots.get(&order.span.slot) else { continue };
+            let frame = ToWorker::Batch {
+                batch: order.batch.0,
+                slot: order.span.slot,
+                first: order.span.first,
+                count: order.span.count,
+                packed: filled.packed,
+                data: filled.data.start,
+                data_end: filled.data.end,
+                careful: order.careful,
+            };
+            self.send(order.worker, &frame);
+        }
+    }
+
+    pub(super) fn send(&mut self, id: WorkerId, frame: &ToWorker) {
+        let Some(worker) = self.workers.get_mut(&id) else { return };
+        if worker.send(frame).is_err() {
+            return self.on_gone(id);
+        }
+        self.rearm(id);
+    }
+
+    /// Idle workers are told to wait, and answer.
+    pub(super) fn wave(&mut self) {
+        for id in self.books.idle().collect::<Vec<_>>() {
+            self.send(id, &ToWorker::Wait);
+        }
+    }
+
+    fn learn_size(&mut self, head: &ResultsHead, span: Span) {
+        let Some(flow) = &mut self.flow else { return };
+        #[allow(clippy::cast_precision_loss)] // a share
+        let full = head
+            .memory
+            .and_then(|memory| Some(memory.peak? as f64 / memory.total.filter(|total| *total > 0)? as f64));
+        if let Some(size) = flow.size.on_batch(span.count, head.seconds.model, full, head.ooms > 0) {
+            flow.loaders.set_batch(size);
+        }
+    }
+
+    /// Figures of now for the share left to the device.
+    pub(super) fn tune(&mut self, now: Instant) {
+        let waited: f64 =
+            self.tally.waiting + self.workers.values().map(|worker| worker.wait_seconds).sum::<f64>();
+        let workers = self.working();
+        if let Some(flow) = &mut self.flow {
+            flow.tune(now, waited, workers);
+        }
+    }
+}

@@ -1,0 +1,257 @@
+//! Processes that run the model's own `load(path)`, one for each loader thread. They write into the same ring. One that crashes costs
+//! the item it had, tried once more; one that never returns is ended when the stage's `hang` has passed.
+
+use std::collections::HashMap;
+use std::os::unix::net::UnixStream;
+use std::os::unix::process::ExitStatusExt;
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::{Duration, Instant};
+
+use gpulane_decode::{Element, Form, Kind};
+use gpulane_feed::loaders::{Outside, OutsideAnswer};
+use gpulane_feed::ring::Ring;
+use gpulane_feed::wire::{self, FrameReader, FromWorker, ToWorker};
+use gpulane_model::{NanPolicy, env_vars};
+
+use super::begin::Task;
+use super::flow::ring_frame;
+
+/// Importing the model's libraries on a cold disk takes long.
+const IMPORT: Duration = Duration::from_secs(300);
+/// Tries at an item whose process died over it.
+const TRIES: u32 = 2;
+
+/// The processes and their sockets.
+pub(super) struct LoaderPool {
+    /// How one is started.
+    model: String,
+    python: String,
+    dir: PathBuf,
+    base: PathBuf,
+    stage: String,
+    environment: Vec<(String, String)>,
+    /// How long a `load` may take.
+    patience: Option<Duration>,
+    ring: Arc<Ring>,
+    frame: ToWorker,
+    /// Sockets of processes that have said hello, by the name they were given.
+    arrived: Mutex<HashMap<String, UnixStream>>,
+    arrival: Condvar,
+    /// One for each thread; held while that thread loads.
+    seats: Vec<Mutex<Seat>>,
+}
+
+#[derive(Default)]
+struct Seat {
+    process: Option<Child>,
+    line: Option<(UnixStream, FrameReader)>,
+}
+
+impl LoaderPool {
+    pub(super) fn new(task: &Task, ring: Arc<Ring>, threads: u32, decode: gpulane_model::Decode) -> Self {
+        let frame = ring_frame(&ring, decode, NanPolicy::Keep);
+        Self {
+            model: task.map.model.clone(),
+            python: task.python(),
+            dir: task.dir.clone(),
+            base: task.base.clone(),
+            stage: task.stage.name.clone(),
+            environment: task.python_environment(),
+            patience: task.stage.hang.map(|hang| hang.after.duration()),
+            ring,
+            frame,
+            arrived: Mutex::default(),
+            arrival: Condvar::new(),
+            seats: (0..threads).map(|_| Mutex::default()).collect(),
+        }
+    }
+
+    /// A loader has connected.
+    pub(super) fn arrive(&self, name: String, stream: UnixStream) {
+        lock(&self.arrived).insert(name, stream);
+        self.arrival.notify_all();
+    }
+
+    /// Ends all of them. A thread that waits for one gets an error at once.
+    pub(super) fn end(&self) {
+        for seat in &self.seats {
+            // A seat in use belongs to a thread that waits for its process; both end with this process.
+            if let Ok(mut seat) = seat.try_lock() {
+                seat.leave();
+            }
+        }
+    }
+
+    fn name(&self, thread: usize) -> String {
+        format!("{}/loader-{thread}", self.stage)
+    }
+
+    /// Starts the process of this seat and waits until it is ready; the error is for a person.
+    fn fill(&self, seat: &mut Seat, thread: usize) -> Result<(), String> {
+        let name = self.name(thread);
+        lock(&self.arrived).remove(&name);
+        let child = Command::new(&self.python)
+            .args(["-m", "gpulane.loader", &self.model])
+            .current_dir(&self.base)
+            .envs(self.environment.iter().map(|(key, value)| (key, value)))
+            .env(env_vars::FEED, &self.dir)
+            .env(env_vars::JOB, &name)
+            .env(env_vars::ATTEMPT, "1")
+            .env(env_vars::CUDA_VISIBLE_DEVICES, "")
+            .env("OMP_NUM_THREADS", "1")
+            .stdin(Stdio::null())
+            .stdout(Stdio::null())
+            .spawn()
+            .map_err(|error| format!("cannot start {}: {error}", self.python))?;
+        seat.process = Some(child);
+        let stream = self.await_arrival(&name, seat)?;
+        stream.set_read_timeout(Some(IMPORT)).map_err(|error| error.to_string())?;
+        let first = wire::encode(&self.frame, 0);
+        wire::send_with_fd(&stream, &first, self.ring.fd()).map_err(|error| error.to_string())?;
+        let mut reader = FrameReader::new();
+        match hear(&stream, &mut reader)? {
+            FromWorker::Ready { .. } => {}
+            FromWorker::SetupFailed { error, .. } => {
+                return Err(format!("the model's load cannot be set up: {error}"));
+            }
+            _ => return Err("a loader said something unexpected".to_owned()),
+        }
+        stream.set_read_timeout(self.patience).map_err(|error| error.to_string())?;
+        seat.line = Some((stream, reader));
+        Ok(())
+    }
+
+    fn await_arrival(&self, name: &str, seat: &mut Seat) -> Result<UnixStream, String> {
+        const LOOK: Duration = Duration::from_millis(200);
+        let until = Instant::now() + IMPORT;
+        let mut arrived = lock(&self.arrived);
+        loop {
+            if let Some(stream) = arrived.remove(name) {
+                return Ok(stream);
+            }
+            if let Some(Ok(Some(status))) = seat.process.as_mut().map(Child::try_wait) {
+                return Err(format!(
+                    "a loader process ended before it could load anything ({status}); see feeder.log"
+                ));
+            }
+            if Instant::now() > until {
+                return Err("a loader process did not get ready in 5 min".to_owned());
+            }
+            arrived = self.arrival.wait_timeout(arrived, LOOK).unwrap_or_else(PoisonError::into_inner).0;
+        }
+    }
+
+    fn ask(&self, seat: &mut Seat, thread: usize, wish: &ToWorker) -> Result<FromWorker, String> {
+        if seat.line.is_none() {
+            self.fill(seat, thread)?;
+        }
+        let Some((stream, reader)) = &mut seat.line else { return Err("no loader".to_owned()) };
+        std::io::Write::write_all(stream, &wire::encode(wish, 0)).map_err(|error| error.to_string())?;
+        hear(stream, reader)
+    }
+}
+
+impl Outside for LoaderPool {
+    fn load(&self, thread: usize, path: &str, slot: u32, offset: u64, room: u64) -> OutsideAnswer {
+        let Some(seat) = self.seats.get(thread) else { return OutsideAnswer::Failed("no loader".to_owned()) };
+        let mut seat = lock(seat);
+        let wish = ToWorker::Load { path: path.to_owned(), slot, offset, room };
+        let mut last = String::new();
+        for _ in 0..TRIES {
+            match self.ask(&mut seat, thread, &wish) {
+                Ok(FromWorker::Loaded { kind, element, shape, bytes }) => {
+                    match form(kind, element, &shape, bytes) {
+                        Some(form) => return OutsideAnswer::Loaded { form },
+                        None => last = "a loader described what it wrote in a way nobody can read".to_owned(),
+                    }
+                }
+                Ok(FromWorker::TooLarge { bytes }) => return OutsideAnswer::TooLarge { bytes },
+                Ok(FromWorker::LoadFailed { reason }) => return OutsideAnswer::Failed(reason),
+                Ok(_) => last = "a loader said something unexpected".to_owned(),
+                Err(error) => last = error,
+            }
+            if let Some(how) = seat.leave() {
+                last = how;
+            }
+        }
+        OutsideAnswer::Failed(last)
+    }
+}
+
+impl Seat {
+    /// Ends the process. Says how it had ended, if it had.
+    fn leave(&mut self) -> Option<String> {
+        self.line = None;
+        let mut process = self.process.take()?;
+        // It may be about to end by itself: its socket closes before its process is gone.
+        let until = Instant::now() + Duration::from_millis(500);
+        while Instant::now() < until {
+            if let Ok(Some(status)) = process.try_wait() {
+                let signal = status
+                    .signal()
+                    .map(|signal| format!("load(path) brought down its process (signal {signal})"));
+                return signal.or_else(|| Some(format!("load(path) ended its process ({status})")));
+            }
+            std::thread::sleep(Duration::from_millis(5));
+        }
+        let _ = process.kill();
+        let _ = process.wait();
+        None
+    }
+}
+
+/// What a model's `load` may make.
+const KINDS: [Kind; 3] = [Kind::Array, Kind::Bytes, Kind::Text];
+const ELEMENTS: [Element; 12] = [
+    Element::U8,
+    Element::U16,
+    Element::I16,
+    Element::U32,
+    Element::I32,
+    Element::F32,
+    Element::F64,
+    Element::Bool,
+    Element::I64,
+    Element::U64,
+    Element::F16,
+    Element::I8,
+];
+
+/// What a loader says it wrote, if that makes sense.
+fn form(kind: u8, element: u8, shape: &[u32], bytes: u64) -> Option<Form> {
+    let mut dims = [0; 4];
+    dims.get_mut(..shape.len())?.copy_from_slice(shape);
+    Some(Form {
+        kind: KINDS.into_iter().find(|known| known.code() == kind)?,
+        element: ELEMENTS.into_iter().find(|known| known.code() == element).unwrap_or(Element::U8),
+        orientation: 1,
+        chroma: 0,
+        dims,
+        ndim: u32::try_from(shape.len()).ok()?,
+        bytes,
+    })
+}
+
+/// The next frame, however long it takes within the socket's patience.
+fn hear(stream: &UnixStream, reader: &mut FrameReader) -> Result<FromWorker, String> {
+    loop {
+        if let Some(frame) = reader.next().map_err(|error| error.to_string())? {
+            return frame.from_worker().map_err(|error| error.to_string());
+        }
+        match reader.read_from(stream) {
+            Ok(wire::Progress::Closed) => return Err("its loader process is gone".to_owned()),
+            Ok(wire::Progress::Ready) => {}
+            // The socket waits; this is the end of its patience.
+            Ok(wire::Progress::Later) => {
+                return Err("load(path) did not return in the time `hang` allows".to_owned());
+            }
+            Err(error) => return Err(error.to_string()),
+        }
+    }
+}
+
+fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
+    mutex.lock().unwrap_or_else(PoisonError::into_inner)
+}

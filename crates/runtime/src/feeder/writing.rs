@@ -1,0 +1,250 @@
+//! The thread that puts results on the disk and decides when they are made durable. Results are lost with the process until then, so
+//! it is done soon at first, and more seldom the longer the map has run: what can be lost stays a small part of what was done.
+
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
+use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use gpulane_model::FeederWord;
+use gpulane_parts::{Block, PartsError, Writer};
+use serde_json::Value;
+
+use super::tell::Telling;
+
+/// The first results are durable after this long.
+const SOONEST: Duration = Duration::from_secs(1);
+/// However long the map runs, no more work than this is lost to a power cut.
+const LATEST: Duration = Duration::from_secs(30);
+/// The part of the map's time so far that may be lost.
+const AT_RISK: u32 = 20;
+/// So much in memory is written out at once.
+const MUCH: u64 = 128 << 20;
+/// The pause before a write that failed is tried again.
+const PAUSE: Duration = Duration::from_secs(2);
+
+/// One item as the parts need it.
+pub(crate) type Named = (u64, String);
+
+/// What is to be written.
+pub(crate) enum Write {
+    /// A worker's results: its head and body, and the items its rows belong to.
+    Rows(Vec<Named>, Value, Vec<u8>),
+    /// An item that failed.
+    Failed(Named, String),
+    /// Make everything durable now, then answer.
+    Finish(Sender<Result<(), String>>),
+}
+
+/// What all may read of the writer's progress.
+#[derive(Debug, Default)]
+pub(crate) struct Written {
+    /// Rows taken, durable or not.
+    pub(crate) rows: AtomicU64,
+    /// Failures taken, refused rows among them.
+    pub(crate) failed: AtomicU64,
+    /// Items that are settled durably, by this process.
+    pub(crate) durable: AtomicU64,
+    /// Nanoseconds spent writing.
+    pub(crate) busy: AtomicU64,
+    /// Messages that wait.
+    pub(crate) waiting: AtomicU64,
+    /// The disk is full, or otherwise not to be had just now.
+    pub(crate) stuck: AtomicBool,
+}
+
+/// The hub's end.
+pub(crate) struct Writing {
+    /// Unbounded, because the hub must never wait for a disk; what is under way bounds it: nothing is handed to workers while
+    /// much is waiting here (`is_behind`).
+    to: Sender<Write>,
+    /// What was done.
+    pub(crate) written: Arc<Written>,
+    thread: Option<JoinHandle<()>>,
+}
+
+/// Messages that may wait before workers get nothing more.
+const BEHIND: u64 = 64;
+
+impl Writing {
+    /// Starts the thread. `wake` is called whenever something was made durable or taken.
+    pub(crate) fn start(
+        writer: Writer,
+        telling: Arc<Telling>,
+        wake: impl Fn() + Send + 'static,
+    ) -> std::io::Result<Self> {
+        let (to, from) = mpsc::channel();
+        let written = Arc::new(Written::default());
+        let mut desk = Desk {
+            writer,
+            telling,
+            written: Arc::clone(&written),
+            begun: Instant::now(),
+            last: Instant::now(),
+            names: Vec::new(),
+            complained: String::new(),
+        };
+        let thread =
+            std::thread::Builder::new().name("parts".to_owned()).spawn(move || desk.work(&from, &wake))?;
+        Ok(Self { to, written, thread: Some(thread) })
+    }
+
+    /// Hands something over; never waits.
+    pub(crate) fn put(&self, write: Write) {
+        self.written.waiting.fetch_add(1, Ordering::Relaxed);
+        // The thread lives as long as this does.
+        let _ = self.to.send(write);
+    }
+
+    /// Whether the disk does not keep up.
+    pub(crate) fn is_behind(&self) -> bool {
+        self.written.waiting.load(Ordering::Relaxed) > BEHIND || self.written.stuck.load(Ordering::Relaxed)
+    }
+
+    /// Asks for everything to be made durable; the answer comes when it is, or with the first error.
+    pub(crate) fn finish(&self) -> Receiver<Result<(), String>> {
+        let (answer, told) = mpsc::channel();
+        self.put(Write::Finish(answer));
+        told
+    }
+
+    /// Ends the thread. What is not durable by now is done again by the next feeder.
+    pub(crate) fn close(mut self) {
+        let (nobody, _) = mpsc::channel();
+        drop(std::mem::replace(&mut self.to, nobody));
+        if let Some(thread) = self.thread.take() {
+            let _ = thread.join();
+        }
+    }
+}
+
+struct Desk {
+    writer: Writer,
+    telling: Arc<Telling>,
+    written: Arc<Written>,
+    begun: Instant,
+    last: Instant,
+    /// Items that failed since the last commit, with their reasons: told once that is durable.
+    names: Vec<(String, String)>,
+    /// What was said last about a disk that does not take it.
+    complained: String,
+}
+
+impl Desk {
+    fn work(&mut self, from: &Receiver<Write>, wake: &impl Fn()) {
+        loop {
+            let wait = self.until_due();
+            match from.recv_timeout(wait) {
+                Ok(write) => {
+                    self.written.waiting.fetch_sub(1, Ordering::Relaxed);
+                    self.take(write);
+                }
+                Err(RecvTimeoutError::Timeout) => {}
+                Err(RecvTimeoutError::Disconnected) => return,
+            }
+            if self.until_due().is_zero() {
+                let _ = self.commit();
+            }
+            wake();
+        }
+    }
+
+    fn take(&mut self, write: Write) {
+        let began = Instant::now();
+        match write {
+            Write::Rows(items, head, body) => self.rows(&items, &head, body),
+            Write::Failed((number, name), reason) => self.failed(number, &name, &reason),
+            Write::Finish(answer) => {
+                // Whoever asked may have gone.
+                let _ = answer.send(self.commit());
+            }
+        }
+        self.spent(began);
+    }
+
+    /// Reading the body is done here and not by the hub, which must stay quick.
+    fn rows(&mut self, items: &[Named], head: &Value, body: Vec<u8>) {
+        let named: Vec<(u64, &str)> = items.iter().map(|(number, name)| (*number, name.as_str())).collect();
+        let added = Block::parse(head, body).and_then(|block| {
+            if block.rows != items.len() {
+                return Err(format!("{} results for {} items", block.rows, items.len()));
+            }
+            self.writer.add(&named, &block).map_err(|error| error.to_string())
+        });
+        let refused = added.unwrap_or_else(|error| {
+            let reason = format!("the worker's results cannot be used: {error}");
+            (0..items.len()).map(|row| (row, reason.clone())).collect()
+        });
+        self.written.rows.fetch_add((items.len() - refused.len()) as u64, Ordering::Relaxed);
+        for (row, reason) in refused {
+            let (number, name) = &items[row];
+            self.failed(*number, name, &reason);
+        }
+    }
+
+    fn failed(&mut self, number: u64, name: &str, reason: &str) {
+        self.written.failed.fetch_add(1, Ordering::Relaxed);
+        self.writer.fail(number, name, reason);
+        self.names.push((name.to_owned(), reason.to_owned()));
+    }
+
+    /// Zero: now.
+    fn until_due(&self) -> Duration {
+        let pending = self.writer.pending();
+        if pending.rows + pending.failed == 0 {
+            return Duration::from_secs(3600);
+        }
+        if self.written.stuck.load(Ordering::Relaxed) {
+            return PAUSE.saturating_sub(self.last.elapsed());
+        }
+        if pending.bytes > MUCH {
+            return Duration::ZERO;
+        }
+        let between = (self.begun.elapsed() / AT_RISK).clamp(SOONEST, LATEST);
+        between.saturating_sub(self.last.elapsed())
+    }
+
+    fn commit(&mut self) -> Result<(), String> {
+        let began = Instant::now();
+        let done = self.writer.commit();
+        self.last = Instant::now();
+        self.spent(began);
+        match done {
+            Ok(None) => Ok(()),
+            Ok(Some(commit)) => {
+                if self.written.stuck.swap(false, Ordering::Relaxed) {
+                    self.telling.note("results can be written again");
+                    self.complained.clear();
+                }
+                self.written.durable.fetch_add(commit.rows + commit.failed, Ordering::Relaxed);
+                for (item, reason) in self.names.drain(..) {
+                    self.telling.say(&FeederWord::ItemFailed { item, reason });
+                }
+                self.telling.say(&FeederWord::Committed {
+                    commit: commit.commit,
+                    part: commit.part,
+                    rows: commit.rows,
+                    failed: commit.failed,
+                });
+                Ok(())
+            }
+            Err(error) => Err(self.complain(&error)),
+        }
+    }
+
+    fn complain(&mut self, error: &PartsError) -> String {
+        self.written.stuck.store(true, Ordering::Relaxed);
+        let text = format!("{error}; the map waits and tries again");
+        if text != self.complained {
+            self.telling.note(text.clone());
+            self.complained.clone_from(&text);
+        }
+        text
+    }
+
+    fn spent(&self, began: Instant) {
+        let nanos = u64::try_from(began.elapsed().as_nanos()).unwrap_or(u64::MAX);
+        self.written.busy.fetch_add(nanos, Ordering::Relaxed);
+    }
+}

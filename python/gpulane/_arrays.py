@@ -1,0 +1,160 @@
+"""Arrays of NumPy, CuPy, torch and kin as bytes of the host, without importing any of them: who has an array has
+imported its library. Device arrays are fetched without waiting."""
+
+from __future__ import annotations
+
+import ctypes
+import sys
+from typing import Any, Callable, List, NamedTuple, Optional, Tuple
+
+__all__ = ["ArrayError", "Fetched", "Fetching", "fetch", "is_array", "rows", "stacked"]
+
+ELEMENT_OF = {
+    "float32": "f32",
+    "float64": "f64",
+    "int8": "i8",
+    "int16": "i16",
+    "int32": "i32",
+    "int64": "i64",
+    "uint8": "u8",
+    "uint16": "u16",
+    "uint32": "u32",
+    "uint64": "u64",
+    "bool": "bool",
+}
+
+
+class ArrayError(TypeError):
+    """An array that cannot be a result."""
+
+
+class Fetched(NamedTuple):
+    """An array in this process's memory."""
+
+    element: str
+    shape: Tuple[int, ...]
+    data: Any
+    """Its elements in C order, as a buffer of bytes."""
+
+
+class Fetching:
+    """An array on its way."""
+
+    def __init__(self, fetched: Fetched, wait: Optional[Callable[[], None]] = None) -> None:
+        self._fetched = fetched
+        self._wait = wait
+
+    @property
+    def pending(self) -> bool:
+        """Whether it may still be on its way."""
+        return self._wait is not None
+
+    def get(self) -> Fetched:
+        """The array; waits until it is here."""
+        if self._wait is not None:
+            self._wait()
+            self._wait = None
+        return self._fetched
+
+
+def is_array(value: Any) -> bool:
+    """Whether it is an array or tensor (also of no dimensions), rather than a number or a list."""
+    return hasattr(value, "shape") and hasattr(value, "dtype") and hasattr(value, "__getitem__")
+
+
+def fetch(value: Any) -> Fetching:
+    """Starts to fetch an array."""
+    library = _library(value)
+    if library == "torch":
+        return _fetch_torch(sys.modules["torch"], value)
+    if library == "cupy":
+        return _fetch_cupy(sys.modules["cupy"], value)
+    numpy = sys.modules.get("numpy")
+    if numpy is None:
+        raise ArrayError(f"an array of {library} needs NumPy to be read")
+    return Fetching(_from_numpy(numpy, numpy.asarray(value)))
+
+
+def stacked(values: List[Any]) -> Any:
+    """Arrays of one kind, shape and type as one; nothing if they differ."""
+    first = values[0]
+    library = sys.modules.get(_library(first))
+    if library is None or not hasattr(library, "stack"):
+        return None
+    like = (first.shape, first.dtype)
+    if any((value.shape, value.dtype) != like for value in values):
+        return None
+    return library.stack(values)
+
+
+def rows(value: Any) -> List[Any]:
+    """An array's rows as arrays of the host."""
+    library = _library(value)
+    if library == "torch":
+        return list(value.detach().cpu())
+    if library == "cupy":
+        return list(value.get())
+    return list(value)
+
+
+def _library(value: Any) -> str:
+    return type(value).__module__.partition(".")[0]
+
+
+def _fetch_torch(torch: Any, value: Any) -> Fetching:
+    value = value.detach()
+    if value.layout != torch.strided:
+        value = value.to_dense()
+    if value.is_floating_point() and value.element_size() < 4:
+        value = value.float()
+    element = _element(str(value.dtype).rpartition(".")[2])
+    value = value.contiguous()
+    if not value.is_cuda:
+        return Fetching(Fetched(element, tuple(value.shape), bytes(_memory(value.cpu()))))
+    host = torch.empty(value.shape, dtype=value.dtype, pin_memory=True)
+    # On the stream that made it: a replayed graph overwrites its outputs, but not before this copy.
+    host.copy_(value, non_blocking=True)
+    event = torch.cuda.Event()
+    event.record()
+    return Fetching(Fetched(element, tuple(value.shape), _memory(host)), event.synchronize)
+
+
+def _memory(tensor: Any) -> Any:
+    """A host tensor's bytes, without a copy; keeps the tensor alive."""
+    view = (ctypes.c_char * (tensor.numel() * tensor.element_size())).from_address(tensor.data_ptr() or 1)
+    view.owner = tensor  # type: ignore[attr-defined]
+    return view
+
+
+def _fetch_cupy(cupy: Any, value: Any) -> Fetching:
+    if value.dtype.name == "float16":
+        value = value.astype("float32")
+    element = _element(value.dtype.name)
+    value = cupy.ascontiguousarray(value)
+    stream = cupy.cuda.get_current_stream()
+    memory = cupy.cuda.alloc_pinned_memory(max(value.nbytes, 1))
+    host = sys.modules["numpy"].frombuffer(memory, value.dtype, value.size).reshape(value.shape)
+    value.get(stream=stream, out=host, blocking=False)
+    event = cupy.cuda.Event(block=True, disable_timing=True)
+    event.record(stream)
+
+    def wait(_alive: Any = value) -> None:
+        event.synchronize()
+
+    return Fetching(Fetched(element, tuple(value.shape), memoryview(host.reshape(-1)).cast("B")), wait)
+
+
+def _from_numpy(numpy: Any, value: Any) -> Fetched:
+    if value.dtype.name == "float16":
+        value = value.astype("float32")
+    element = _element(value.dtype.name)
+    if not value.dtype.isnative:
+        value = value.astype(value.dtype.newbyteorder("="))
+    return Fetched(element, tuple(value.shape), value.tobytes())
+
+
+def _element(name: str) -> str:
+    element = ELEMENT_OF.get(name)
+    if element is None:
+        raise ArrayError(f"an array of {name} cannot be a result; return real numbers or bools")
+    return element

@@ -1,0 +1,215 @@
+"""Calls of `predict_batch`: what comes back is kept, an exception is tried again and narrowed down to the items that
+cause it, and out of memory means fewer items at once."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+from typing import Any, Dict, List, Optional, Set, Tuple
+
+from ._batches import Ready
+from ._results import ResultError, Table, rows_of
+from ._ring import Batch
+
+__all__ = ["Broken", "Caller", "Outcome"]
+
+GOOD_CALLS = 20
+"""After so many calls without running out of memory a little more is tried."""
+
+GROWTH = 1.25
+PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
+
+
+class Broken(Exception):
+    """The process's device can no longer be used: only a fresh process helps."""
+
+
+class Limit:
+    """The most items given to the model at once."""
+
+    def __init__(self) -> None:
+        self.most: Optional[int] = None
+        """Nothing: as many as a batch has."""
+        self._good = 0
+        self._too_large: List[int] = []
+
+    def of(self, count: int) -> int:
+        """How many of `count` items to give at once."""
+        return count if self.most is None else min(count, self.most)
+
+    def went_well(self, count: int, wanted: int) -> None:
+        """A call with so many items went well, of a batch of so many."""
+        if self.most is None or count < min(self.most, wanted):
+            return
+        self._good += 1
+        if self._good < GOOD_CALLS:
+            return
+        self._good = 0
+        grown = max(self.most + 1, int(self.most * GROWTH))
+        # What has failed at one size fails at every larger one too: two such failures are a wall.
+        if len(self._too_large) > 1:
+            grown = max(self.most, min(grown, self._too_large[1] - 1))
+        self.most = None if grown >= wanted and len(self._too_large) < 2 else grown
+
+    def ran_out(self, count: int) -> None:
+        """A call with so many items ran out of memory."""
+        self._too_large = sorted([*self._too_large, count])[:2]
+        self.most = max(1, count // 2)
+        self._good = 0
+
+
+class Outcome:
+    """What became of a batch."""
+
+    def __init__(self) -> None:
+        self.table: Optional[Table] = None
+        self.failed: Dict[int, str] = {}
+        self.ready: List[Ready] = []
+        """What was made ready for it, kept until its results are here."""
+        self.split = 0
+        """The most items given to the model at once."""
+        self.ooms = 0
+
+
+class Caller:
+    """Calls one model."""
+
+    def __init__(self, model: Any, backend: Any, nan_fails: bool) -> None:
+        self._model = model
+        self._backend = backend
+        self._nan_fails = nan_fails
+        self._limit = Limit()
+        self._seen: Set[Tuple[str, str]] = set()
+
+    def work(self, batch: Batch, ready: Optional[Ready]) -> Outcome:
+        """Works on a batch; `ready` is what was made of it ahead of time, if anything could be."""
+        outcome = Outcome()
+        whole = self._limit.of(batch.count) == batch.count
+        if whole and ready is not None:
+            try:
+                results = self._call(batch, 0, batch.count, ready, outcome)
+                outcome.table = Table(results, batch.count, self._nan_fails)
+                self._limit.went_well(batch.count, batch.count)
+                for at, reason in ready.failed.items():
+                    outcome.table.fail(at, reason)
+                return outcome
+            except Exception as error:
+                self._noted(error, batch.count, outcome)
+                again = not is_out_of_memory(error)
+        else:
+            again = False
+        del ready
+        self._in_pieces(batch, outcome, again)
+        return outcome
+
+    def _in_pieces(self, batch: Batch, outcome: Outcome, again: bool) -> None:
+        """Works on a batch piece by piece; `again`: all of it at once has failed, and is due one more try."""
+        results: Dict[int, Any] = {}
+        todo: List[Tuple[int, int, bool]] = [(0, batch.count, not again)]
+        while todo:
+            start, end, may_retry = todo.pop()
+            size = self._limit.of(end - start)
+            if size < end - start:
+                todo.append((start + size, end, True))
+                end, may_retry = start + size, True
+            try:
+                ready = self._backend.prepare(batch, start, end)
+                answer = self._call(batch, start, end, ready, outcome)
+                results.update(zip(range(start, end), rows_of(answer, end - start)))
+                outcome.failed.update({start + at: reason for at, reason in ready.failed.items()})
+                self._limit.went_well(end - start, batch.count)
+            except Exception as error:
+                reason = self._noted(error, end - start, outcome)
+                todo.extend(self._next_try(start, end, may_retry, is_out_of_memory(error)))
+                if end - start == 1 and (is_out_of_memory(error) or not may_retry):
+                    outcome.failed[start] = reason
+        self._put_together(batch, results, outcome)
+
+    def _next_try(self, start: int, end: int, may_retry: bool, out_of_memory: bool) -> List[Tuple[int, int, bool]]:
+        """What is left to try of a piece that failed; the last is tried first."""
+        if out_of_memory:
+            return [(start, end, may_retry)] if end - start > 1 else []
+        if may_retry:
+            return [(start, end, False)]
+        middle = (start + end) // 2
+        return [(middle, end, False), (start, middle, False)] if end - start > 1 else []
+
+    def _put_together(self, batch: Batch, results: Dict[int, Any], outcome: Outcome) -> None:
+        for at in range(batch.count):
+            if at not in results:
+                outcome.failed.setdefault(at, "it was not worked on")
+        kept = [results.get(at) for at in range(batch.count)]
+        good = next((results[at] for at in range(batch.count) if at not in outcome.failed), None)
+        # A failed item's place is held by a good one's result, so that the columns keep their types.
+        kept = [good if at in outcome.failed else value for at, value in enumerate(kept)]
+        try:
+            outcome.table = Table(kept, batch.count, self._nan_fails)
+        except ResultError as error:
+            outcome.table = Table([None] * batch.count, batch.count, False)
+            outcome.failed = {at: outcome.failed.get(at, str(error)) for at in range(batch.count)}
+        for at, reason in outcome.failed.items():
+            outcome.table.fail(at, reason)
+
+    def _call(self, batch: Batch, start: int, end: int, ready: Ready, outcome: Outcome) -> Any:
+        outcome.ready.append(ready)
+        outcome.split = max(outcome.split, end - start)
+        try:
+            self._model.items = batch.names(start, end)
+        except AttributeError:
+            pass  # A model with slots: it has no place for names.
+        ready.begin()
+        try:
+            return self._model.predict_batch(ready.given)
+        finally:
+            ready.end()
+
+    def _noted(self, error: Exception, count: int, outcome: Outcome) -> str:
+        """Says what happened, and adjusts to it. The reason for `failed`."""
+        reason = reason_of(error)
+        if self._backend.is_broken():
+            traceback.print_exception(type(error), error, error.__traceback__)
+            raise Broken(reason) from None
+        kind = (type(error).__name__, place_of(error))
+        if kind not in self._seen:
+            self._seen.add(kind)
+            print(f"gpulane: with {count} items predict_batch failed (told once for this place):", file=sys.stderr)
+            traceback.print_exception(type(error), error, error.__traceback__)
+            sys.stderr.flush()
+        # Its frames hold the batch, and so the memory that is needed now.
+        error.__traceback__ = None
+        for ready in outcome.ready:
+            ready.given = None
+        if is_out_of_memory(error):
+            outcome.ooms += 1
+            self._limit.ran_out(count)
+            self._backend.free()
+        return reason
+
+
+def is_out_of_memory(error: BaseException) -> bool:
+    """Whether fewer items could help."""
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
+        return True
+    text = str(error)
+    signs = ("out of memory", "CUDA_ERROR_OUT_OF_MEMORY", "cudaErrorMemoryAllocation", "CUBLAS_STATUS_ALLOC_FAILED")
+    return isinstance(error, RuntimeError) and any(sign in text for sign in signs)
+
+
+def reason_of(error: BaseException) -> str:
+    """`ValueError: what it says (model.py:12)`, in one line."""
+    if isinstance(error, ResultError):
+        return str(error)
+    lines = traceback.format_exception_only(type(error), error)
+    text = " ".join("".join(lines[-1:]).split())
+    where = place_of(error)
+    text = text if len(text) <= 1000 else text[:999] + "…"
+    return f"{text} ({where})" if where else text
+
+
+def place_of(error: BaseException) -> str:
+    """The innermost line of the model's own code: of its folder, or else of what is neither Python's nor installed."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(PACKAGE)]
+    own = [f for f in frames if "site-packages" not in f.filename and not f.filename.startswith((sys.base_prefix, "<"))]
+    chosen = (own or frames)[-1:]
+    return f"{os.path.basename(chosen[0].filename)}:{chosen[0].lineno}" if chosen else ""

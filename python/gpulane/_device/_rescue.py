@@ -1,0 +1,37 @@
+"""A JPEG the GPU's decoder refuses, decoded by Pillow if that is installed: a good picture must not fail because of the
+road it took."""
+
+from __future__ import annotations
+
+import io
+from typing import Union
+
+from .._batches import Decode
+
+__all__ = ["pixels_of"]
+
+
+class Unreadable(str):
+    """Why it cannot be decoded."""
+
+
+def pixels_of(data: bytes, decode: Decode) -> Union[bytes, Unreadable]:
+    """The pixels at the size asked for, or why not."""
+    try:
+        from PIL import Image, ImageOps
+    except ImportError:
+        return Unreadable("and Pillow, which could, is not installed")
+    try:
+        with Image.open(io.BytesIO(data)) as opened:
+            picture = ImageOps.exif_transpose(opened).convert("RGB" if decode.channels == 3 else "L")
+        assert decode.size is not None
+        bilinear = getattr(Image, "Resampling", Image).BILINEAR  # Its place since Pillow 9.1, and before.
+        if decode.fit == "crop":
+            picture = ImageOps.fit(picture, decode.size, bilinear)
+        elif decode.fit == "pad":
+            picture = ImageOps.pad(picture, decode.size, bilinear)
+        else:
+            picture = picture.resize(decode.size, bilinear)
+        return picture.tobytes()
+    except Exception as error:  # Pillow raises what it likes for broken files.
+        return Unreadable(f"and so does Pillow ({type(error).__name__}: {error})")

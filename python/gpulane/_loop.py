@@ -1,0 +1,359 @@
+"""A worker's life: connect, set up, work on batches, answer. Keeps the model when the feeder is started again."""
+
+from __future__ import annotations
+
+import os
+import queue
+import sys
+import threading
+import time
+import traceback
+from typing import Any, Dict, NamedTuple, Optional
+
+from ._batches import Ready
+from ._calls import Broken, Caller, Outcome
+from ._device import choose
+from ._model import load_model
+from ._ring import Batch, Ring
+from ._wire import Connection, Frame, WireError, connect
+
+__all__ = ["BROKEN_DEVICE", "Worker"]
+
+BROKEN_DEVICE = 13
+"""The exit code of a worker whose GPU context is beyond use."""
+
+AHEAD = 2
+"""Batches made ready ahead of the model: one to go on with at once, one that is being copied."""
+
+
+class Incoming(NamedTuple):
+    """A frame, and what was made of it if it is a batch."""
+
+    frame: Frame
+    batch: Optional[Batch] = None
+    ready: Optional[Ready] = None
+
+
+class Worker:
+    """One model, one feeder at a time."""
+
+    def __init__(self, target: str) -> None:
+        self._target = target
+        self._folder = os.environ["GPULANE_FEED"]
+        self._model: Any = None
+        self._backend: Any = None
+
+    def run(self) -> int:
+        """Works until the feeder says `bye`; the exit code."""
+        while True:
+            connection = connect(self._folder)
+            try:
+                return _Session(self, connection).serve()
+            except ConnectionError as error:
+                print(f"gpulane: lost the feeder ({error}); connecting again", file=sys.stderr, flush=True)
+            finally:
+                connection.close()
+
+    @property
+    def is_ready(self) -> bool:
+        """Whether the model is set up."""
+        return self._backend is not None
+
+    @property
+    def model(self) -> Any:
+        """The user's model."""
+        return self._model
+
+    @property
+    def backend(self) -> Any:
+        """Where its batches go."""
+        return self._backend
+
+    def set_up(self) -> Dict[str, Any]:
+        """Loads the model, unless it is loaded; what the feeder wants to know of it."""
+        begun = time.monotonic()
+        if not self.is_ready:
+            model = load_model(self._target)
+            setup = getattr(model, "setup", None)
+            if callable(setup):
+                setup()
+            self._model = model
+            self._backend = choose(getattr(model, "framework", "auto") or "auto")
+        decode, batch = getattr(self._model, "decode", None), getattr(self._model, "batch", None)
+        accepts = self._backend.accepts
+        if callable(accepts):
+            accepts = accepts(decode)
+        return {
+            "device": self._backend.device,
+            "framework": self._backend.name,
+            "accepts": list(accepts),
+            "decode": decode if isinstance(decode, str) else None,
+            "batch": batch if isinstance(batch, int) and batch > 0 else None,
+            "load": callable(getattr(self._model, "load", None)),
+            "seconds": time.monotonic() - begun,
+        }
+
+
+class _Session:
+    """One connection, from `hello` to `bye` or its loss."""
+
+    def __init__(self, worker: Worker, connection: Connection) -> None:
+        self._worker = worker
+        self._connection = connection
+        self._ring: Optional[Ring] = None
+        self._caller: Optional[Caller] = None
+        self._incoming: Optional["_Intake"] = None
+        self._outgoing: Optional["_Outgoing"] = None
+
+    def serve(self) -> int:
+        self._connection.send("hello", ready=self._worker.is_ready, **identity("worker"))
+        try:
+            while True:
+                begun = time.monotonic()
+                came = self._next()
+                kind = came.frame.head["frame"]
+                if kind == "batch" and came.batch is not None:
+                    self._work(came, time.monotonic() - begun)
+                elif kind == "wait":
+                    self._connection.send("here")
+                elif kind == "setup":
+                    if not self._set_up():
+                        return 1
+                elif kind == "ring":
+                    self._open(came.frame)
+                elif kind == "bye":
+                    if self._outgoing is not None:
+                        self._outgoing.drain()
+                    return 0
+                elif kind == "batch":
+                    raise WireError("a batch came before the ring")
+        except BaseException:
+            self._connection.shut()  # Wakes the threads that receive and send.
+            raise
+        finally:
+            self._end()
+
+    def _next(self) -> Incoming:
+        return self._incoming.next() if self._incoming is not None else Incoming(self._connection.receive())
+
+    def _set_up(self) -> bool:
+        try:
+            about = self._worker.set_up()
+        except (Exception, SystemExit) as error:  # Whatever a user's code may raise.
+            text = traceback.format_exc()
+            sys.stderr.write(text)
+            sys.stderr.flush()
+            last = "".join(traceback.format_exception_only(type(error), error)).strip()
+            self._connection.send("setup_failed", error=last, traceback=text)
+            return False
+        tell_ready()
+        self._connection.send("ready", **about)
+        return True
+
+    def _open(self, frame: Frame) -> None:
+        if frame.fd is None or self._worker.backend is None:
+            raise WireError("a ring came without its memory, or before the model was set up")
+        self._end()
+        self._ring = Ring(frame.fd, frame.head)
+        backend = self._worker.backend
+        backend.open(self._ring)
+        self._caller = Caller(self._worker.model, backend, self._ring.nan_fails)
+        self._incoming = _Intake(self._connection, backend, self._ring)
+        if backend.prefetches:
+            # Threads that hand work to the GPU take turns for microseconds: none should wait long for its turn.
+            sys.setswitchinterval(0.0005)
+            self._outgoing = _Outgoing(self._connection, backend)
+
+    def _work(self, came: Incoming, waited: float) -> None:
+        batch, caller = came.batch, self._caller
+        assert batch is not None and caller is not None
+        self._connection.send("began", batch=batch.id)
+        begun = time.monotonic()
+        outcome = caller.work(batch, came.ready)
+        done = _Done(
+            batch, outcome, waited, self._incoming.preparing if self._incoming else 0.0, time.monotonic() - begun
+        )
+        if self._outgoing is not None:
+            self._outgoing.put(done)
+        else:
+            send_results(self._connection, self._worker.backend, done)
+
+    def _end(self) -> None:
+        """In this order: nothing may use the ring when it goes."""
+        if self._incoming is not None:
+            self._incoming.end()
+        if self._outgoing is not None:
+            self._outgoing.drain()
+        if self._ring is not None:
+            self._worker.backend.close()
+            self._ring.close()
+        self._incoming = self._outgoing = self._ring = None
+
+
+class _Done(NamedTuple):
+    """A batch the model has been called for."""
+
+    batch: Batch
+    outcome: Outcome
+    waited: float
+    prepared: float
+    called: float
+
+
+class _Intake:
+    """Where frames come from once there is a ring. With a GPU, a thread receives them and has batches on their way
+    to the device while the model works; the calls it makes leave the interpreter to others meanwhile."""
+
+    def __init__(self, connection: Connection, backend: Any, ring: Ring) -> None:
+        self._connection = connection
+        self._backend = backend
+        self._ring = ring
+        self.preparing = 0.0
+        """Seconds the last batch took to be made ready, where that was done in the model's thread."""
+        self._queue: "queue.Queue[Any]" = queue.Queue(AHEAD)
+        self._thread: Optional[threading.Thread] = None
+        if backend.prefetches:
+            self._thread = threading.Thread(target=self._run, name="gpulane-intake", daemon=True)
+            self._thread.start()
+
+    def next(self) -> Incoming:
+        """Waits for the next frame."""
+        if self._thread is None:
+            begun, came = time.monotonic(), self._connection.receive()
+            if came.head["frame"] == "batch":
+                begun = time.monotonic()
+            incoming = self._made(came)
+            self.preparing = time.monotonic() - begun
+            return incoming
+        came = self._queue.get()
+        if isinstance(came, BaseException):
+            raise came
+        return came
+
+    def end(self) -> None:
+        """Waits for the thread, which ends after `bye`, another ring, or with the connection."""
+        while self._thread is not None and self._thread.is_alive():
+            try:
+                self._queue.get(timeout=0.05)  # It may be waiting for room there.
+            except queue.Empty:
+                pass  # It is about to end.
+
+    def _run(self) -> None:
+        came: Any
+        while True:
+            try:
+                came = self._made(self._connection.receive())
+            except (ConnectionError, OSError, WireError, ValueError) as error:
+                self._queue.put(
+                    error if isinstance(error, (ConnectionError, WireError)) else ConnectionError(str(error))
+                )
+                return
+            self._queue.put(came)
+            if came.frame.head["frame"] in ("bye", "ring"):
+                return
+
+    def _made(self, frame: Frame) -> Incoming:
+        if frame.head["frame"] != "batch":
+            return Incoming(frame)
+        try:
+            batch = Batch(self._ring, frame.head)
+        except (KeyError, TypeError, ValueError) as error:
+            raise WireError(f"a batch that cannot be: {error}") from None
+        try:
+            return Incoming(frame, batch, self._backend.prepare(batch, 0, batch.count))
+        except Exception:
+            # Most likely too large for the device: the caller tries by itself, finds out, and takes less.
+            return Incoming(frame, batch, None)
+
+
+class _Outgoing:
+    """A thread that waits for results to come from the GPU and sends them, so that the model's thread never waits."""
+
+    def __init__(self, connection: Connection, backend: Any) -> None:
+        self._connection = connection
+        self._backend = backend
+        self._queue: "queue.Queue[Optional[_Done]]" = queue.Queue()  # Bounded by the feeder: three batches at most.
+        self._thread = threading.Thread(target=self._run, name="gpulane-results", daemon=True)
+        self._thread.start()
+
+    def put(self, done: _Done) -> None:
+        """Has a batch's results sent when they are here."""
+        self._queue.put(done)
+
+    def drain(self) -> None:
+        """Waits until all is sent, or cannot be; then there is no more sending."""
+        self._queue.put(None)
+        self._thread.join()
+
+    def _run(self) -> None:
+        while True:
+            done = self._queue.get()
+            if done is None:
+                return
+            try:
+                send_results(self._connection, self._backend, done)
+            except OSError:
+                self._connection.shut()  # The receiving thread notices, and the worker connects again.
+            except Exception:
+                # Work on the GPU failed after its call had returned: nothing of this process can be trusted.
+                traceback.print_exc()
+                leave(BROKEN_DEVICE)
+
+
+def send_results(connection: Connection, backend: Any, done: _Done) -> None:
+    """Waits for a batch's results and sends them."""
+    begun, outcome = time.monotonic(), done.outcome
+    assert outcome.table is not None
+    answer = outcome.table.answer()
+    measured = [seconds for seconds in (ready.seconds() for ready in outcome.ready) if seconds is not None]
+    copy = sum(seconds[0] for seconds in measured) if measured else done.prepared
+    model = sum(seconds[1] for seconds in measured) if measured else done.called
+    connection.send(
+        "results",
+        *answer.body,
+        batch=done.batch.id,
+        count=answer.rows,
+        columns=answer.columns,
+        failed=answer.failed,
+        seconds={"wait": done.waited, "copy": copy, "model": model, "fetch": time.monotonic() - begun},
+        bytes={
+            "copied_to_device": sum(ready.to_device for ready in outcome.ready),
+            "copied_on_host": sum(ready.on_host for ready in outcome.ready),
+        },
+        split=outcome.split,
+        ooms=outcome.ooms,
+        memory=backend.memory(),
+    )
+
+
+def identity(role: str) -> Dict[str, Any]:
+    """What every `hello` says."""
+    attempt = os.environ.get("GPULANE_ATTEMPT", "")
+    return {
+        "protocol": 1,
+        "role": role,
+        "job": os.environ.get("GPULANE_JOB", ""),
+        "attempt": int(attempt) if attempt.isdigit() else 1,
+        "pid": os.getpid(),
+    }
+
+
+def tell_ready() -> None:
+    """Leaves a file for the engine, which counts a worker as started from then on."""
+    folder = os.environ.get("GPULANE_ATTEMPT_DIR")
+    if folder:
+        try:
+            with open(os.path.join(folder, "ready"), "w", encoding="utf-8"):
+                pass
+        except OSError as error:
+            print(f"gpulane: cannot write {folder}/ready: {error.strerror}", file=sys.stderr)
+
+
+def leave(code: int) -> None:
+    """Ends the process at once: no exit handler of a library may hold up the lane."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (AttributeError, OSError, ValueError):
+            pass  # Closed or missing.
+    os._exit(code)

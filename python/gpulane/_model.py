@@ -1,0 +1,138 @@
+"""The model of a map: the class a user derives from, and how `FILE.py:Class` becomes an object."""
+
+from __future__ import annotations
+
+import importlib.util
+import os
+import sys
+from types import ModuleType
+from typing import Any, Optional, Sequence
+
+__all__ = ["Model", "ModelError", "load_model"]
+
+
+class Model:
+    """One model over many items: `gpulane map FILE.py:Class INPUT… --out DIR`.
+
+        class Tagger(gpulane.Model):
+            decode = "rgb:224x224"
+            batch = 256
+
+            def setup(self):
+                import torch
+                ...
+
+            def predict_batch(self, batch):
+                return self.net(batch.float() / 255).argmax(1)
+
+    `setup` is called once per worker process, on its GPU (`CUDA_VISIBLE_DEVICES` holds no other); then
+    `predict_batch` for every batch. Any class with these methods will do, and so will a plain function
+    `predict_batch(batch)`; the attributes may be set on the function too.
+
+    **What `batch` is** depends on `decode` and on what the model's module imports, in this order:
+
+    =================  =====================================  ==============================  =====================
+    decode             torch                                  cupy, numpy                     neither
+    =================  =====================================  ==============================  =====================
+    `rgb:WxH`          uint8 tensor N×3×H×W, channels last    uint8 array N×H×W×3             list of `memoryview`
+    `gray:WxH`         uint8 tensor N×1×H×W                   uint8 array N×H×W               list of `memoryview`
+    `rgb`, `gray`      list of tensors H×W×3, H×W             list of arrays                  list of `memoryview`
+    `npy`, `load`      one tensor if all have one shape,      likewise                        list of `memoryview`
+                       else a list
+    `bytes`            list of `bytes`                        the same                        the same
+    `text`, `value`    list of `str`                          the same                        the same
+    =================  =====================================  ==============================  =====================
+
+    With a GPU, tensors and CuPy arrays are on it, their copy already made or under way on a stream of its own. NumPy
+    arrays and `memoryview` are read-only views of shared memory: valid until `predict_batch` returns; copy
+    what is to be kept. `gray` of a 16-bit image is uint16; of a stack of pages, pages×H×W. `framework` chooses by
+    name instead of by what is imported. `self.items` holds the names of the batch's items during the call.
+
+    **What it returns**: one result per item, as a list or tuple; or an array or tensor with N rows; or a dict of columns,
+    each with N values. A result is a number, a bool, text, None, an array or list of numbers (an embedding), a dict of
+    those (a column each), or anything nested that JSON has. Tensors may stay on the GPU: they are fetched while the
+    next batch is worked on. Half precision is kept as 32 bits. NaN stays NaN in columns of numbers and is null inside
+    nested values; with `--nan fail` such an item fails. Not: bytes (write a file, or return base64 text).
+
+    An exception is tried again once, then narrowed down to the items that cause it; these fail, the others go on. Out
+    of memory: fewer items at once. `load(self, path)`, if there is one, is called with `decode = "load"`, in other processes that have no
+    GPU and do not call `setup`; it returns a NumPy array (or anything with the buffer protocol), bytes or text.
+    """
+
+    decode: Optional[str] = None
+    """How items are decoded, unless the command line says otherwise. None: `bytes`, or `load` if there is a `load`."""
+
+    batch: Optional[int] = None
+    """Items per batch, unless the command line says otherwise. None: found out while running."""
+
+    framework: str = "auto"
+    """`auto`, `torch`, `cupy`, `numpy` or `none`: what batches are given as."""
+
+    items: Sequence[str] = ()
+    """Names of the items of the batch being worked on."""
+
+    def setup(self) -> None:
+        """Called once, before the first batch."""
+
+    def predict_batch(self, batch: Any) -> Any:
+        """Must be written by whoever derives from this."""
+        raise NotImplementedError(f"{type(self).__name__} has no predict_batch(self, batch)")
+
+
+class ModelError(Exception):
+    """`FILE.py:Class` does not lead to a model. For a person."""
+
+
+class _Function:
+    """A plain function as a model."""
+
+    def __init__(self, function: Any) -> None:
+        self.predict_batch = function
+        self.decode = getattr(function, "decode", None)
+        self.batch = getattr(function, "batch", None)
+        self.framework = getattr(function, "framework", "auto")
+        self.items: Sequence[str] = ()
+
+    def setup(self) -> None:
+        """Nothing to do."""
+
+
+def load_model(target: str) -> Any:
+    """The model `FILE.py:Class` names, made but not set up."""
+    path, colon, name = target.rpartition(":")
+    if not colon or not path or not name:
+        raise ModelError(f"`{target}` names no model; write FILE.py:Class or FILE.py:function")
+    found = getattr(_module(path), name, None)
+    if found is None:
+        raise ModelError(f"{path} has no `{name}`")
+    if isinstance(found, type):
+        if not callable(getattr(found, "predict_batch", None)):
+            raise ModelError(f"class {name} of {path} has no predict_batch(self, batch)")
+        return found()
+    if callable(getattr(found, "predict_batch", None)):
+        return found
+    if callable(found):
+        return _Function(found)
+    raise ModelError(f"`{name}` of {path} is neither a class nor a function")
+
+
+def _module(path: str) -> ModuleType:
+    """The file as a module under its own name, so that pickles and `inspect` find it; its folder importable, as if
+    it had been run by hand."""
+    path = os.path.abspath(path)
+    if not os.path.isfile(path):
+        raise ModelError(f"there is no file {path}")
+    name = os.path.splitext(os.path.basename(path))[0]
+    folder = os.path.dirname(path)
+    if folder not in sys.path:
+        sys.path.insert(0, folder)
+    if name in sys.modules or not name.isidentifier():
+        # A file named as a module that is loaded already, such as `json.py`, must not take its place.
+        name = "gpulane_model_" + "".join(letter if letter.isalnum() else "_" for letter in name)
+    spec = importlib.util.spec_from_file_location(name, path)
+    if spec is None or spec.loader is None:
+        raise ModelError(f"{path} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module
+    spec.loader.exec_module(module)
+    return module

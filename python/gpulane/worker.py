@@ -1,0 +1,37 @@
+"""A worker of `gpulane map`: `python -m gpulane.worker FILE.py:Class`, started by gpulane."""
+
+from __future__ import annotations
+
+import os
+import signal
+import sys
+import traceback
+
+from ._calls import Broken
+from ._loop import BROKEN_DEVICE, Worker, leave
+from ._wire import WireError
+
+__all__ = ["main"]
+
+
+def main() -> None:
+    """Works until told to stop, and leaves without ceremony."""
+    if len(sys.argv) != 2 or "GPULANE_FEED" not in os.environ:
+        print("usage: python -m gpulane.worker FILE.py:Class (started by `gpulane map`)", file=sys.stderr)
+        leave(2)
+    signal.signal(signal.SIGTERM, lambda *_: os._exit(143))
+    try:
+        code = Worker(sys.argv[1]).run()
+    except Broken:
+        code = BROKEN_DEVICE
+    except (ConnectionError, WireError) as error:
+        print(f"gpulane: {error}", file=sys.stderr)
+        code = 1
+    except Exception:
+        traceback.print_exc()
+        code = 1
+    leave(code)
+
+
+if __name__ == "__main__":
+    main()
