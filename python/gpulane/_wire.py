@@ -91,7 +91,11 @@ class Connection:
 
     def _send_all(self, parts: List[memoryview]) -> None:
         while parts:
-            sent = self._socket.sendmsg(parts[:64])
+            if len(parts) == 1:
+                # Counted as this process's own output, by which the engine sees that an idle worker lives; sendmsg is not.
+                sent = os.write(self._socket.fileno(), parts[0])
+            else:
+                sent = self._socket.sendmsg(parts[:64])
             while parts and sent >= parts[0].nbytes:
                 sent -= parts.pop(0).nbytes
             if sent:

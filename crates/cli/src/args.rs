@@ -2,6 +2,7 @@
 
 mod doctor;
 mod gpus;
+mod map;
 
 use std::path::PathBuf;
 
@@ -10,6 +11,7 @@ use gpulane_model::Bytes;
 
 pub(crate) use doctor::Doctor;
 pub(crate) use gpus::{Fit, Gpus, Sharing};
+pub(crate) use map::{Map, MapSettings};
 
 /// Keep every GPU of a machine busy with isolated processes, and never hang.
 #[derive(Debug, Parser)]
@@ -33,6 +35,8 @@ pub(crate) struct Cli {
 pub(crate) enum Command {
     /// Run a plan, or one command over a sweep of settings
     Run(Box<Run>),
+    /// Run one model over many files
+    Map(Box<Map>),
     /// Continue an interrupted run
     Resume(Resume),
     /// Show every mistake in a plan; starts nothing
@@ -51,7 +55,7 @@ pub(crate) enum Command {
     Fit(Fit),
     /// Find out what is wrong with this machine, a process or a run
     Doctor(Doctor),
-    /// Train 13 tiny models on 8 simulated GPUs, then evaluate them
+    /// Train 13 tiny models on 8 simulated GPUs, then evaluate them; or `demo map`: one model over many files
     Demo(Demo),
     /// Write a starter plan
     Init(Init),
@@ -190,6 +194,9 @@ pub(crate) struct Resume {
     /// Go on with what can be read of a damaged journal
     #[arg(long)]
     pub(crate) salvage: bool,
+    /// Go on with a map although its inputs or its model have changed
+    #[arg(long)]
+    pub(crate) accept_changes: bool,
     /// Use these GPUs instead of those the run began with
     #[arg(long)]
     pub(crate) gpus: Option<String>,
@@ -266,9 +273,9 @@ pub(crate) struct Demo {
     /// Which demonstration
     #[arg(value_enum, default_value = "run")]
     pub(crate) what: Demonstration,
-    /// Which GPUs to use
-    #[arg(long, default_value = "sim:8x24GiB")]
-    pub(crate) gpus: String,
+    /// Which GPUs to use [default: sim:8x24GiB, for `map` none]
+    #[arg(long)]
+    pub(crate) gpus: Option<String>,
     /// Where to put the demo's files and runs
     #[arg(long, default_value = "gpulane-demo", value_name = "DIR")]
     pub(crate) dir: PathBuf,

@@ -1,10 +1,11 @@
-//! The binary. One program, three roles: the command a person types, and under other names the guardian and the
-//! engine it starts (see the runtime room). This file is a shim: it picks the role and is the only place that
+//! The binary. One program, several roles: the command a person types, and under other names the guardian, the engine
+//! and the feeders of maps (see the runtime room). This file is a shim: it picks the role and is the only place that
 //! decides the process's exit.
 
 mod args;
 mod attach;
 mod commands;
+mod maps;
 mod preflight;
 mod say;
 mod view;
@@ -12,13 +13,14 @@ mod whose;
 
 use std::panic::catch_unwind;
 
-use gpulane_model::{ENGINE, ExitCode, GUARDIAN};
+use gpulane_model::{ENGINE, ExitCode, FEEDER, GUARDIAN};
 
 fn main() -> std::process::ExitCode {
     let role = std::env::args_os().next().unwrap_or_default();
     let code = catch_unwind(|| match role.to_str() {
         Some(GUARDIAN) => gpulane_runtime::guardian_main(),
         Some(ENGINE) => gpulane_runtime::engine_main(),
+        Some(FEEDER) => gpulane_runtime::feeder_main(),
         _ => commands::main().code(),
     });
     // The panic's own message has been printed; a person needs to know that it is not their fault.

@@ -2,7 +2,7 @@
 
 use std::ops::Deref;
 
-use gpulane_model::{Attempt, Bytes, Event, GpuIndex, JobId, LaneId, Millis};
+use gpulane_model::{Attempt, Bytes, Event, GpuIndex, JobId, LaneId, Millis, StageId};
 
 use crate::Timer;
 
@@ -25,6 +25,19 @@ pub enum Effect {
         reserve: Option<Bytes>,
         /// That is what it takes as far as is known; otherwise it may yet turn out to be more, and is nothing to hold it to.
         firm: bool,
+    },
+    /// Start the feeder of a stage with a map. Always before the first of its workers. Answered by `FeederGone` when it has
+    /// ended, and by `MapEnded` before that if the map is over.
+    Feed {
+        /// The stage.
+        stage: StageId,
+    },
+    /// End that feeder: it keeps what it has and goes. Answered by its `FeederGone`.
+    EndFeeder {
+        /// The stage.
+        stage: StageId,
+        /// KILL at once instead of TERM and grace.
+        now: bool,
     },
     /// End a process tree. Answered by its `JobExited`.
     Terminate {

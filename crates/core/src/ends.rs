@@ -18,7 +18,7 @@ impl Core {
             let stage = self.stage_of(job);
             let slot = &mut self.stages[stage.index()];
             slot.unended -= 1;
-            if slot.unended == 0 {
+            if slot.unended == 0 && self.may_close(stage) {
                 self.on_stage_ended(stage);
             }
         }
@@ -59,6 +59,9 @@ impl Core {
     /// Why a stage that has ended is not what those after it need.
     fn incomplete(&self, stage: StageId) -> Option<String> {
         let slot = &self.stages[stage.index()];
+        if let Some(map) = &slot.map {
+            return map.lack(&self.plan.stage(stage).name);
+        }
         let stage = self.plan.stage(stage);
         let of = format!("{} jobs of stage `{}`", stage.job_ids().len(), stage.name);
         match (slot.failed, slot.skipped) {
@@ -96,7 +99,9 @@ impl Core {
     /// The job goes back to the queue through no fault of its own, unless its stage was stopped meanwhile.
     pub(crate) fn put_back(&mut self, job: JobId) {
         let stage = self.stage_of(job);
-        if self.stages[stage.index()].stopped {
+        if self.leave_map(job) {
+            // The map is over, and so is the job.
+        } else if self.stages[stage.index()].stopped {
             self.skip(job, self.stopped_because(stage));
         } else {
             self.enqueue(job, Place::Front);
@@ -110,7 +115,7 @@ impl Core {
     }
 
     /// Skips whatever of the stage was not asked to start.
-    fn skip_pending(&mut self, stage: StageId, because: &str) {
+    pub(crate) fn skip_pending(&mut self, stage: StageId, because: &str) {
         for job in self.plan.stage(stage).job_ids() {
             if self.phase(job).is_pending() {
                 self.skip(job, because.to_owned());
@@ -154,7 +159,11 @@ impl Core {
 
     /// Jobs are left, yet nothing can ever happen to them.
     pub(crate) fn is_stuck(&self) -> bool {
-        self.active == 0 && self.delayed == 0 && self.counts.pending > 0 && self.line_is_empty()
+        self.active == 0
+            && self.feeders == 0
+            && self.delayed == 0
+            && self.counts.pending > 0
+            && self.line_is_empty()
     }
 
     fn line_is_empty(&self) -> bool {

@@ -41,6 +41,7 @@ pub(crate) fn run_through(core: Core, seconds: &mut dyn FnMut(JobId) -> f64) -> 
     while let Some(Reverse((now, job, attempt))) = course.ends.pop() {
         course.now = now;
         course.leave(job);
+        course.end_map_of(job, seconds);
         let exit = ProcessExit::Code(0);
         course.step(
             Input::JobExited {
@@ -53,6 +54,7 @@ pub(crate) fn run_through(core: Core, seconds: &mut dyn FnMut(JobId) -> f64) -> 
                 peak: None,
                 trouble: None,
                 stuck: None,
+                fruitful: true,
             },
             seconds,
         );
@@ -113,6 +115,15 @@ impl Course {
                     _ => {}
                 }
             }
+        }
+    }
+
+    /// Nobody knows how long a map takes: it is over with the first of its workers.
+    fn end_map_of(&mut self, job: JobId, seconds: &mut dyn FnMut(JobId) -> f64) {
+        let stage = self.plan.job(job).stage;
+        if self.plan.stage(stage).map.is_some() {
+            self.step(Input::MapEnded { stage, result: Ok(()) }, seconds);
+            self.step(Input::FeederGone { stage }, seconds);
         }
     }
 

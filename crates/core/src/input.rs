@@ -1,6 +1,6 @@
 //! What the runtime tells the core: everything that happened in the world, one [`Input`] each.
 
-use gpulane_model::{Attempt, Bytes, GpuIndex, JobId, Millis, ProcessExit, Stuck};
+use gpulane_model::{Attempt, Bytes, GpuIndex, JobId, Millis, ProcessExit, StageId, Stuck};
 
 /// Something happened. What is late or told twice (an attempt that is over, a job that has ended) is ignored.
 #[derive(Clone, Debug, PartialEq)]
@@ -55,6 +55,8 @@ pub enum Input {
         trouble: Option<Trouble>,
         /// Processes of it that outlived KILL and will stay; they are no longer waited for.
         stuck: Option<Remains>,
+        /// For a worker of a map: it had its model loaded.
+        fruitful: bool,
     },
     /// The job has shown no sign of life for long, and evidence was taken.
     Stuck {
@@ -151,6 +153,18 @@ pub enum Input {
         /// What the system said.
         message: String,
     },
+    /// The feeder of a stage with a map says that the map is over: complete, or why it does not go on.
+    MapEnded {
+        /// The stage.
+        stage: StageId,
+        /// Why and what to do, for a person, if it does not go on.
+        result: Result<(), String>,
+    },
+    /// Answer to [`Effect::Feed`](crate::Effect::Feed), sooner or later: the feeder is gone and is not started again by itself.
+    FeederGone {
+        /// The stage.
+        stage: StageId,
+    },
     /// The time asked for by [`Effect::SetTimer`](crate::Effect::SetTimer) has come.
     TimerFired {
         /// As in the effect.
@@ -213,6 +227,11 @@ pub enum Timer {
         job: JobId,
         /// The try that is done.
         attempt: Attempt,
+    },
+    /// The workers of a map have ended; its feeder has had the time to say how that came.
+    Feeder {
+        /// The stage.
+        stage: StageId,
     },
     /// Starts were held back by `start_gate`; see who may start now.
     Gate,

@@ -22,6 +22,7 @@ impl Core {
         self.check_keepers()?;
         self.check_findings()?;
         self.check_gate()?;
+        self.check_maps()?;
         for at in 0..self.stages.len() {
             self.check_stage(StageId::at(at))?;
         }
@@ -189,7 +190,9 @@ impl Core {
         if slot.stopped && stage.job_ids().any(|job| self.phase(job).is_pending()) {
             return Err(format!("stage {id} was stopped but has jobs waiting"));
         }
-        let awaited = stage.after.iter().filter(|after| self.stages[after.index()].unended > 0).count();
+        let goes_on =
+            |after: &&StageId| self.stages[after.index()].unended > 0 || self.is_map_open_after_all(**after);
+        let awaited = stage.after.iter().filter(goes_on).count();
         if awaited != slot.awaited as usize {
             return Err(format!("stage {id} waits for {awaited} stages but counted {}", slot.awaited));
         }

@@ -12,6 +12,8 @@ pub(crate) struct JobSlot {
     pub(crate) failures: u32,
     /// It came to grief beside others: its next tries have their GPUs to themselves.
     pub(crate) alone: bool,
+    /// A worker of a map: its last try had its model loaded.
+    pub(crate) fruitful: bool,
     /// It was moved to another GPU once because a process of it could not be ended. The next time counts.
     pub(crate) moved: bool,
 }
@@ -68,6 +70,8 @@ pub(crate) enum Ending {
     Lingering,
     Cancelled,
     Interrupted,
+    /// The map it works for does not go on.
+    Stopped,
     /// It was started on a guess, and there is no room for it.
     MadeRoom,
     /// Its GPU was lost, or a fault of another took it down: it is done again.

@@ -6,7 +6,8 @@
 //!
 //! - `input`, `effect`: what goes in and out.
 //! - `demand`, `memory`, `devices`, `lanes`: what a job takes, how full each GPU is, and who holds what.
-//! - `job`, `stages`, `line`: where each job stands, what each stage waits for, which queues have something to start.
+//! - `job`, `stages`, `map_slot`, `line`: where each job stands, what each stage waits for, how each map does, which queues have
+//!   something to start.
 //! - `state`: [`Core`] itself and `step`; `restore` makes one from a journal.
 //! - `starts`, `gate`, `ends`, `leases`: starting what can start, what the end of a job means to others, GPUs that come and
 //!   go.
@@ -30,12 +31,14 @@ mod job;
 mod lanes;
 mod leases;
 mod line;
+mod map_slot;
 mod memory;
 mod misfit;
 mod norm;
 mod on_done;
 mod on_exit;
 mod on_gpu;
+mod on_map;
 mod on_peak;
 mod on_remains;
 mod on_spawn;

@@ -16,13 +16,14 @@ pub(crate) struct End {
     pub(crate) peak: Option<Bytes>,
     pub(crate) trouble: Option<Trouble>,
     pub(crate) stuck: Option<Remains>,
+    pub(crate) fruitful: bool,
 }
 
 impl Core {
     pub(crate) fn on_job_exited(&mut self, job: JobId, attempt: Attempt, end: End) {
         let Some(slot) = self.slot(job).filter(|slot| slot.is_at(attempt)) else { return };
         let Phase::Running { ending, since, .. } = slot.phase else { return };
-        let End { exit, left, who, ago, peak, trouble, stuck } = end;
+        let End { exit, left, who, ago, peak, trouble, stuck, fruitful } = end;
         let peak = self.note_peak(job, peak);
         let footing = self.footing(job);
         if let Some(peak) = peak.filter(|_| !self.is_guessed(job)) {
@@ -36,14 +37,21 @@ impl Core {
             self.record(Event::ProcessesLeft { job, count: left, who });
         }
         let took = self.now.since(since.after(ago));
-        let counts = !matches!(ending, Ending::Timeout | Ending::Hang | Ending::Cancelled);
-        if (exit.success() && counts) || self.succeeded_at_last(job, ending, exit) {
+        self.note_fruit(job, fruitful);
+        let counts = !matches!(ending, Ending::Timeout | Ending::Hang | Ending::Cancelled | Ending::Stopped);
+        if (exit.success() && counts)
+            || self.is_map_complete(job)
+            || self.succeeded_at_last(job, ending, exit)
+        {
             return self.publish(job, attempt, took, peak);
         }
         self.peaks.remove(&job);
         let findings = self.findings.remove(&job).unwrap_or_default();
         let failure =
             Failure { peak_vram: peak.map(|peak| peak.0), ..Failure::from_exit(exit, took.as_seconds()) };
+        if ending != Ending::Cancelled && self.is_map_stopped(job) {
+            return self.on_stopped(job, attempt, failure);
+        }
         match ending {
             // A lingering one has succeeded above, however it ended.
             Ending::No | Ending::Lingering => self.on_job_failed(job, attempt, failure, trouble, &footing),
@@ -59,7 +67,8 @@ impl Core {
                 self.jobs[job.index()].failures += 1;
                 self.fail(job, attempt, Failure { reason: FailReason::Cancelled, ..failure });
             }
-            Ending::Interrupted => {
+            // Its map has stopped, which was seen above.
+            Ending::Stopped | Ending::Interrupted => {
                 self.do_again(job, attempt, Failure { reason: FailReason::Interrupted, ..failure });
             }
             Ending::MadeRoom => {
@@ -151,13 +160,15 @@ impl Core {
         let slot = &mut self.jobs[job.index()];
         slot.failures += 1;
         let failures = slot.failures;
-        let delay = self.plan.stage_of(job).retry_delay;
+        let delay = self.pause_before_retry(job);
         if failures > retries || self.stages[self.stage_of(job).index()].stopped {
             return self.fail(job, attempt, failure);
         }
         let name = self.plan.job_name(job);
+        let because = failure.describe();
         self.record(Event::JobFailed { job: name.clone(), attempt, failure });
         let next = Attempt(attempt.0 + 1);
+        self.tell_restart(job, next, because);
         self.record(Event::JobRetrying { job: name, attempt: next, delay: delay.as_seconds() });
         if delay == Millis(0) {
             return self.enqueue(job, Place::Back);

@@ -1,6 +1,6 @@
 //! Answers to a request to start: it runs, it cannot run, or nothing can be started just now.
 
-use gpulane_model::{Attempt, Event, FailReason, Failure, JobId, LaneId, Millis};
+use gpulane_model::{Attempt, Event, FailReason, Failure, JobId, LaneId, MAP_COMPLETE, Millis};
 
 use crate::job::{Ending, Phase};
 use crate::state::{Core, Hold};
@@ -20,7 +20,9 @@ impl Core {
             self.hold = Hold::Free;
             self.record(Event::StartsReleased {});
         }
-        if ending != Ending::No {
+        if ending == Ending::No && self.is_map_complete(job) {
+            self.on_work_done(job, attempt, MAP_COMPLETE.to_owned(), None, false);
+        } else if ending != Ending::No {
             // Wanted gone while it was being started.
             let now = matches!(ending, Ending::Lost | Ending::MadeRoom)
                 || self.interrupt.as_ref().is_some_and(|interrupt| interrupt.now);
@@ -37,8 +39,14 @@ impl Core {
             return;
         }
         self.release(job);
-        self.jobs[job.index()].failures += 1;
-        self.fail(job, attempt, Failure { message: Some(message), ..Failure::because(FailReason::Start) });
+        if !self.leave_map(job) {
+            self.jobs[job.index()].failures += 1;
+            self.fail(
+                job,
+                attempt,
+                Failure { message: Some(message), ..Failure::because(FailReason::Start) },
+            );
+        }
         if let Hold::Probing { because } = &mut self.hold {
             // It says nothing about whether others can start.
             self.hold = Hold::Trial { because: std::mem::take(because) };

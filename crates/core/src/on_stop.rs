@@ -57,6 +57,8 @@ impl Core {
             Some(interrupt) => interrupt.now |= now,
             None => self.interrupt = Some(Interrupt { because, now }),
         }
+        let now = self.interrupt.as_ref().is_some_and(|interrupt| interrupt.now);
+        self.end_feeders(now);
         // Only those that hold lanes run.
         let running: Vec<JobId> = self.lanes.bookings().map(|(job, _)| job).collect();
         for job in running {

@@ -86,7 +86,11 @@ impl Core {
             let most = Bytes(lanes.devices.largest(stage.gpus.max(1)));
             let measured = past.measured.get(at).copied().flatten();
             let measured = measured.map(|it| Measured { reserve: it.reserve.min(most), ..it });
-            StageSlot::new(stage, &machine, measured)
+            let mut slot = StageSlot::new(stage, &machine, measured);
+            if let (Some(map), Some(past)) = (&mut slot.map, past.maps.get(at).and_then(Option::as_ref)) {
+                map.restore(past);
+            }
+            slot
         };
         let mut stages: Vec<StageSlot> = plan.stages.iter().enumerate().map(measured).collect();
         let mut restore = |job: JobId| {
@@ -96,6 +100,7 @@ impl Core {
                     attempts: 0,
                     failures: 0,
                     alone: false,
+                    fruitful: false,
                     moved: false,
                 };
             };
@@ -114,6 +119,7 @@ impl Core {
                 attempts: state.attempts,
                 failures: state.failures,
                 alone: state.alone,
+                fruitful: false,
                 moved: false,
             }
         };
@@ -129,6 +135,7 @@ impl Core {
             stages,
             counts: Counts::default(),
             active: 0,
+            feeders: 0,
             delayed: 0,
             wanted: 0,
             peaks: BTreeMap::new(),
@@ -159,9 +166,10 @@ impl Core {
         let stages = || (0..self.plan.stages.len()).map(StageId::at);
         let (all, empty): (Vec<_>, Vec<_>) =
             (stages().collect(), stages().filter(|stage| self.plan.stage(*stage).jobs.is_empty()).collect());
-        // Stopped stages first: what of them is left must not become ready.
+        // Stopped stages and maps that are over first: what of them is left must not become ready.
         for stage in &all {
             self.stop_if_too_many(*stage);
+            self.retire_pending(*stage);
         }
         for stage in &all {
             if self.stages[stage.index()].awaited == 0 {

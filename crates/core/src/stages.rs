@@ -7,6 +7,7 @@ use gpulane_model::{JobId, Machine, Measured, Memory, Plan, Stage, StageId};
 use crate::demand::Demand;
 use crate::guess::Guess;
 use crate::line::Kind;
+use crate::map_slot::MapSlot;
 use crate::misfit::Lack;
 
 /// The scheduling state of one stage.
@@ -42,6 +43,8 @@ pub(crate) struct StageSlot {
     pub(crate) stopped: bool,
     /// Jobs that hold lanes; what `parallel` limits.
     pub(crate) busy: u32,
+    /// Its jobs are the workers of a map.
+    pub(crate) map: Option<MapSlot>,
 }
 
 /// Ready jobs of a stage that take the same.
@@ -83,6 +86,7 @@ impl StageSlot {
             given_up: 0,
             stopped: false,
             busy: 0,
+            map: stage.map.as_ref().map(|_| MapSlot::default()),
         }
     }
 

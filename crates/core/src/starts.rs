@@ -140,6 +140,7 @@ impl Core {
         let demand = self.demand_of(next.queue);
         let Some(lane) = self.lanes.take(job, demand, next.kept.as_ref()) else { return false };
         self.line.give_up_place(next.queue);
+        self.feed_first(next.queue.stage, effects);
         let slot = &mut self.jobs[job.index()];
         slot.attempts += 1;
         let attempt = Attempt(slot.attempts);

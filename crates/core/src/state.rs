@@ -32,6 +32,8 @@ pub struct Core {
     pub(crate) counts: Counts,
     /// Jobs about which the runtime owes an answer; an interrupted run is over when there are none.
     pub(crate) active: u32,
+    /// Feeders of maps that have not ended; the run is not over while there are any.
+    pub(crate) feeders: u32,
     /// Jobs between two tries; while there are any, a timer is set.
     pub(crate) delayed: u32,
     /// Devices that jobs which may start could be put on; what [`Effect::Want`] is made from.
@@ -122,8 +124,9 @@ impl Core {
             Input::JobSpawned { job, attempt, pid } => self.on_job_spawned(job, attempt, pid),
             Input::SpawnFailed { job, attempt, message } => self.on_spawn_failed(job, attempt, message),
             Input::SpawnBlocked { job, attempt, because } => self.on_spawn_blocked(job, attempt, because),
-            Input::JobExited { job, attempt, exit, left, who, ago, peak, trouble, stuck } => {
-                self.on_job_exited(job, attempt, End { exit, left, who, ago, peak, trouble, stuck });
+            Input::JobExited { job, attempt, exit, left, who, ago, peak, trouble, stuck, fruitful } => {
+                let end = End { exit, left, who, ago, peak, trouble, stuck, fruitful };
+                self.on_job_exited(job, attempt, end);
             }
             Input::Stuck { job, attempt, quiet, frozen, stuck } => {
                 self.on_stuck(job, attempt, quiet, frozen, stuck);
@@ -139,6 +142,9 @@ impl Core {
             Input::TimerFired { timer: Timer::RetryHeld } => self.on_retry_held(),
             Input::TimerFired { timer: Timer::Linger { job, attempt } } => self.on_linger_over(job, attempt),
             Input::TimerFired { timer: Timer::Gate } => self.on_gate_due(),
+            Input::TimerFired { timer: Timer::Feeder { stage } } => self.on_feeder_due(stage),
+            Input::MapEnded { stage, result } => self.on_map_ended(stage, result),
+            Input::FeederGone { stage } => self.on_feeder_gone(stage),
             Input::CancelRequested { jobs } => self.on_cancel_requested(&jobs),
             Input::Interrupted { because, now } => self.on_interrupted(because, now),
             Input::PeakSeen { job, attempt, peak, settled } => {
@@ -173,6 +179,11 @@ impl Core {
         } else {
             return;
         };
+        if self.feeders > 0 {
+            self.end_feeders(false);
+            effects.append(&mut self.later);
+            return;
+        }
         self.life = Life::Over;
         effects.extend([Effect::Record(event), Effect::Finish { outcome }]);
     }

@@ -1,1 +1,35 @@
-//! Bytes of a file to pixels, in place. Knows nothing of rings and items.
+//! Bytes of a file to pixels, in place. Knows nothing of rings, items and schedules.
+//!
+//! What is decoded is told by the content, never by a file's name. An item that cannot be decoded is a [`Rejection`]
+//! with a reason for a person, not an error of ours.
+//!
+//! What the pixels are, so that a model trained on Pillow's sees the same:
+//!
+//! - `rgb` is `ImageOps.exif_transpose(image).convert("RGB")`, then `resize(…, BILINEAR)`, `ImageOps.fit` (crop) or
+//!   `ImageOps.pad` (pad). Alpha is dropped. Animations give their first frame, TIFF files their first page.
+//! - `gray` is Pillow's `L`. A JPEG gives its luma, without the detour through RGB.
+//! - 16 bits brought to 8 are shifted (`value >> 8`), also where Pillow would clip a gray image to white.
+//! - `gray` without a size keeps the samples of a one-channel file with more than 8 bits, and a TIFF file of several
+//!   such pages of one shape gives pages × height × width. Where the pages differ, the first one counts.
+//! - A JPEG much larger than asked for is decoded at 1/2, 1/4 or 1/8 of its size (by the inverse DCT), as long as both
+//!   sides of what is used stay at or above the target. This differs slightly from decoding in full: it averages where
+//!   Pillow's filter weighs.
+//! - Orientation is read from EXIF alone (JPEG, PNG, WebP) or the TIFF tag; one that stands only in XMP is not seen.
+
+mod colour;
+mod decoder;
+mod exif;
+mod fit;
+mod form;
+mod gif;
+mod jpeg;
+mod npy;
+mod orient;
+mod plain;
+mod shape;
+mod sniff;
+mod still;
+mod tiff;
+
+pub use decoder::Decoder;
+pub use form::{Element, Finish, Form, Kind, Limits, Place, Rejection, Spent};

@@ -1,1 +1,83 @@
-//! What a map works on.
+//! What a map works on: inputs as a person writes them, and the frozen list of items made of them. An item's
+//! identity is its number in that list, the same at every resume.
+//!
+//! | input | items |
+//! |---|---|
+//! | `photo.jpg` | that file |
+//! | `photos` | every file below it; hidden ones and symlinked directories are left out |
+//! | `photos/**/*.{jpg,png}` | the files that match; a path that exists as it is written is that path |
+//! | `@files.txt` | one a line; the lines are taken as they are |
+//! | `table.csv:path` | one a row; also `.tsv`, `.jsonl`, `.ndjson`, `.parquet`; `a.b` for nested keys |
+//! | `shard-{000..123}.tar` | one per key of the shard (`WebDataset` layout), read in place |
+//!
+//! A row or line that cannot be an item becomes a [`Place::Bad`] one: it fails with a reason and does not
+//! vanish. A file that two inputs name is one item, at its first place; what one input repeats stays
+//! repeated. Nothing here opens the files that items are.
+
+mod braces;
+mod changes;
+mod escape;
+mod freeze;
+mod gather;
+mod input;
+mod lines;
+mod list;
+mod problem;
+mod record;
+mod shard;
+mod stamp;
+mod table;
+mod walk;
+
+use std::path::{Path, PathBuf};
+
+use gpulane_model::Decode;
+
+pub use changes::changes;
+pub use freeze::freeze;
+pub use input::check;
+pub use list::{Cursor, ItemList, Opened, open};
+pub use problem::{Problem, Refused};
+
+/// What a person asks for.
+#[derive(Clone, Copy, Debug)]
+pub struct Wanted<'a> {
+    /// As written.
+    pub inputs: &'a [String],
+    /// What relative paths are relative to.
+    pub base: &'a Path,
+    /// How items are decoded, where that is known. [`Decode::Value`]: columns and lists hold the texts
+    /// themselves.
+    pub decode: Option<Decode>,
+}
+
+/// One item.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Item {
+    /// Its place in the list, from 0: its identity.
+    pub number: u64,
+    /// As given. A name that is not UTF-8 has its other bytes as `\xNN` and its backslashes doubled.
+    pub name: String,
+    /// Where its data are.
+    pub place: Place,
+}
+
+/// Where an item's data are.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Place {
+    /// In a file of their own.
+    File(PathBuf),
+    /// Within a tar shard.
+    Member {
+        /// Which of [`ItemList::archives`].
+        archive: u32,
+        /// Where in it.
+        offset: u64,
+        /// How many.
+        bytes: u64,
+    },
+    /// The text itself.
+    Value(String),
+    /// Nowhere, and why.
+    Bad(String),
+}

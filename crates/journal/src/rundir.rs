@@ -6,7 +6,7 @@ use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
-use gpulane_model::{Attempt, JobId, PLAN_FORMAT, Plan};
+use gpulane_model::{Attempt, JobId, PLAN_FORMAT, Plan, Stage};
 use serde::Deserialize;
 
 use crate::{RunDirError, RunLock, disk, find, lock};
@@ -103,6 +103,15 @@ impl RunDir {
         self.job_path(plan, job, &[])
     }
 
+    /// Where a map's parts stand: here for a lone map, otherwise in a folder named after its stage.
+    pub fn map_dir(&self, stage: &Stage) -> PathBuf {
+        if stage.map.as_ref().is_some_and(|map| map.lone) {
+            self.root.to_path_buf()
+        } else {
+            self.root.join("maps").join(&stage.name)
+        }
+    }
+
     /// The job's config as JSON.
     pub fn config_file(&self, plan: &Plan, job: JobId) -> PathBuf {
         self.job_path(plan, job, &["config.json"])
@@ -146,6 +155,16 @@ impl RunDir {
     /// What an attempt's program makes when its work is finished.
     pub fn done_file(&self, plan: &Plan, job: JobId, attempt: Attempt) -> PathBuf {
         self.job_path(plan, job, &[&attempt_name(attempt), "done"])
+    }
+
+    /// What a map's worker makes when its model is loaded.
+    pub fn ready_file(&self, plan: &Plan, job: JobId, attempt: Attempt) -> PathBuf {
+        self.job_path(plan, job, &[&attempt_name(attempt), "ready"])
+    }
+
+    /// Where the workers of a map find gpulane's Python package.
+    pub fn python_dir(&self) -> PathBuf {
+        self.root.join(".python")
     }
 
     fn job_path(&self, plan: &Plan, job: JobId, rest: &[&str]) -> PathBuf {

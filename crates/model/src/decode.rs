@@ -15,7 +15,7 @@ pub enum Decode {
     Gray(Option<Size>),
     /// The file as it is.
     Bytes,
-    /// A NumPy array from a `.npy` file.
+    /// A `NumPy` array from a `.npy` file.
     Npy,
     /// The file as UTF-8 text.
     Text,

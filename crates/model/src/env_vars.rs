@@ -21,6 +21,13 @@ pub const GPUS: &str = "GPULANE_GPUS";
 /// With `foreach`: the published output of the job this one follows.
 pub const INPUT: &str = "GPULANE_INPUT";
 
+/// For a worker of a map: the map's directory, which holds the feeder's socket.
+pub const FEED: &str = "GPULANE_FEED";
+/// For a worker of a map: its attempt's own directory.
+pub const ATTEMPT_DIR: &str = "GPULANE_ATTEMPT_DIR";
+/// Where Python looks for packages; a worker of a map finds gpulane's own there first.
+pub const PYTHONPATH: &str = "PYTHONPATH";
+
 /// A file to append metrics to, one JSON object a line; each line is a sign of life.
 pub const METRICS: &str = "GPULANE_METRICS";
 /// A file to make when the work is finished: a process that then does not exit is ended and has succeeded.

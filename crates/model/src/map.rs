@@ -7,6 +7,9 @@ use serde::{Deserialize, Serialize};
 
 use crate::{Bytes, Decode};
 
+/// Why a worker was skipped that its map did not need: it counts as succeeded.
+pub const MAP_COMPLETE: &str = "the map is complete";
+
 /// A stage's `map` table, or the command line of `gpulane map`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]

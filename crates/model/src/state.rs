@@ -3,7 +3,10 @@
 use std::collections::HashMap;
 use std::num::NonZeroU64;
 
-use crate::{Attempt, Bytes, Event, Failure, JobId, LaneId, Machine, Millis, Plan, Record, Stuck};
+use crate::{
+    Attempt, Bytes, Event, Failure, JobId, LaneId, MAP_COMPLETE, Machine, MapState, Millis, Plan, Record,
+    Stuck,
+};
 
 /// Where a job stands.
 #[derive(Clone, Debug, PartialEq)]
@@ -145,6 +148,8 @@ pub struct RunState {
     pub suspected: HashMap<JobId, Suspicion>,
     /// How many jobs finished their work but did not exit as they should have.
     pub lingered: u32,
+    /// By stage: how far its map has come; `None`: it is no map.
+    pub maps: Vec<Option<MapState>>,
     /// Events name stages too.
     stages: HashMap<Box<str>, usize>,
     /// Events name jobs; this finds them.
@@ -177,6 +182,7 @@ impl RunState {
             vram_held: Vec::new(),
             suspected: HashMap::new(),
             lingered: 0,
+            maps: plan.stages.iter().map(|stage| stage.map.as_ref().map(|_| MapState::default())).collect(),
             stages: plan
                 .stages
                 .iter()
@@ -247,6 +253,22 @@ impl RunState {
                 }
             }
             Event::JobLingered { .. } => self.lingered += 1,
+            Event::MapOpened { stage, .. }
+            | Event::ItemFailed { stage, .. }
+            | Event::BatchCommitted { stage, .. }
+            | Event::MapFinished { stage, .. }
+            | Event::MapStopped { stage, .. }
+            | Event::MapReopened { stage } => {
+                let at = self.stages.get(stage.as_str()).copied();
+                if let Some(map) = at.and_then(|at| self.maps[at].as_mut()) {
+                    map.apply(&record.event);
+                }
+            }
+            Event::WorkerRestarted { job, fruitful, .. } => {
+                if let Some(id) = self.find(job).filter(|_| *fruitful) {
+                    self.jobs[id.index()].failures = 1;
+                }
+            }
             Event::ProcessesLeft { .. }
             | Event::ProcessesStuck { .. }
             | Event::MemoryExceeded { .. }
@@ -293,6 +315,10 @@ impl RunState {
                 job.failures = 0;
                 job.alone = false;
                 job.status = JobStatus::Pending;
+            }
+            // A worker that its map did not need lacks nothing.
+            Event::JobSkipped { because, .. } if because == MAP_COMPLETE => {
+                job.status = JobStatus::Succeeded { seconds: 0.0, peak_vram: None };
             }
             Event::JobSkipped { because, .. } => job.status = JobStatus::Skipped(because.as_str().into()),
             _ => {}

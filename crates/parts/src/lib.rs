@@ -1,1 +1,36 @@
-//! A map's results on disk.
+//! A map's results on disk: part files, `failed.jsonl`, and `commits.jsonl`, the ledger that says what is
+//! durable. Every item stands exactly once in parts or failures, whenever the process ends.
+//!
+//! A commit goes in steps: the part under a hidden name and the failures are made durable, then one
+//! checksummed line in the ledger is (the commit point), then the part gets its name. [`Writer::open`] undoes
+//! or finishes whatever was under way. Who works on what, and when to commit, is decided elsewhere.
+
+mod bits;
+mod block;
+mod builder;
+mod cell;
+mod error;
+mod failures;
+mod jsonl;
+mod kind;
+mod ledger;
+mod parquet;
+mod pending;
+mod repair;
+mod writer;
+
+#[cfg(test)]
+mod crash_tests;
+#[cfg(test)]
+mod damage_tests;
+#[cfg(test)]
+mod sample;
+#[cfg(test)]
+mod schema_tests;
+
+pub use bits::Bits;
+pub use block::{Block, Column, Data, Element};
+pub use error::PartsError;
+pub use failures::{Failure, Recorded, forget_failed, read_commits};
+pub use gpulane_model::Format;
+pub use writer::{Commit, Pending, Settled, Writer};

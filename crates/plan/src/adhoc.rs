@@ -136,7 +136,12 @@ fn matrix(input: &AdHoc, line: &Line, problems: &mut Problems<'_>) -> Matrix {
     matrix
 }
 
-fn read_override(given: &Override, at: usize, settings: &mut Settings, problems: &mut Problems<'_>) {
+pub(crate) fn read_override(
+    given: &Override,
+    at: usize,
+    settings: &mut Settings,
+    problems: &mut Problems<'_>,
+) {
     let span = at..at + given.value.len();
     let typed = parse::value(given.value.trim()).map(Spanned::into_inner);
     let value = match typed {
@@ -153,8 +158,8 @@ fn read_override(given: &Override, at: usize, settings: &mut Settings, problems:
 
 /// The command line as one line of text, and where each argument's first byte stands in it.
 #[derive(Default)]
-struct Line {
-    text: String,
+pub(crate) struct Line {
+    pub(crate) text: String,
     sweeps: Vec<usize>,
     zips: Vec<usize>,
     overrides: Vec<usize>,
@@ -163,8 +168,13 @@ struct Line {
 }
 
 impl Line {
+    /// A line that begins like this.
+    pub(crate) fn starting(start: &str) -> Self {
+        Self { text: start.to_owned(), ..Self::default() }
+    }
+
     fn of(input: &AdHoc) -> Self {
-        let mut line = Self { text: START.to_owned(), ..Self::default() };
+        let mut line = Self::starting(START);
         line.sweeps = input.sweeps.iter().map(|sweep| line.flag("-s", sweep)).collect();
         line.zips = input.zips.iter().map(|zip| line.flag("--zip", zip)).collect();
         line.overrides = input.overrides.iter().map(|given| line.flag(&given.flag, &given.value)).collect();
@@ -176,11 +186,11 @@ impl Line {
         line
     }
 
-    fn whole(&self) -> Span {
+    pub(crate) fn whole(&self) -> Span {
         0..self.text.len()
     }
 
-    fn flag(&mut self, flag: &str, value: &str) -> usize {
+    pub(crate) fn flag(&mut self, flag: &str, value: &str) -> usize {
         self.text.push(' ');
         self.text.push_str(flag);
         self.push(value)
@@ -188,7 +198,7 @@ impl Line {
 
     /// Appends an argument, in quotes where a shell would need them. Its bytes stay as they are, so that offsets in it
     /// are offsets in the line; only line breaks become spaces.
-    fn push(&mut self, arg: &str) -> usize {
+    pub(crate) fn push(&mut self, arg: &str) -> usize {
         let plain = |c: char| c.is_alphanumeric() || "-_=+.,:/@%{}~^".contains(c);
         let quote = match arg {
             "" => "'",

@@ -37,7 +37,19 @@ pub(crate) const JOB: [&str; 2] = ["name", "config"];
 /// Keys of `[stage.matrix]` that are not part of the configs.
 pub(crate) const MATRIX: [&str; 3] = ["zip", "exclude", "include"];
 
-pub(crate) const MAP: [&str; 4] = ["model", "input", "decode", "batch"];
+pub(crate) const MAP: [&str; 11] = [
+    "model",
+    "input",
+    "decode",
+    "batch",
+    "format",
+    "threads",
+    "workers",
+    "max_failures",
+    "nan",
+    "ring",
+    "python",
+];
 
 pub(crate) const HANG: [&str; 2] = ["after", "action"];
 

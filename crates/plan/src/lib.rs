@@ -15,6 +15,8 @@
 //!   apply to the stage they name. `timeout`, `max_failures` and `hang` take `"off"` to undo a default.
 //! - `hang` without a time of its own follows what the stage's jobs normally show. `result` names files below `{out}`: `*` and
 //!   `?` stand for any characters or one within a name, `**` for any number of directories; all of its globs must match.
+//! - The jobs of a stage with `map` are its workers, `worker-0` and on; how many is decided where the machine is known. `timeout` and
+//!   `max_failures` of the defaults do not apply to it.
 //! - A placeholder must be known to every job of its stage. A config key may not hide a placeholder all jobs have.
 //! - A text with syntax errors is read as far as possible, and what only follows from such an error is not reported.
 
@@ -27,6 +29,8 @@ mod entries;
 mod expand;
 mod keys;
 mod later;
+mod map;
+mod map_line;
 mod matrix;
 mod names;
 mod nearest;
@@ -50,6 +54,7 @@ use gpulane_model::RunSettings;
 
 pub use adhoc::{AdHoc, Override, adhoc};
 pub use diagnostic::{Diagnostic, Outcome, Severity};
+pub use map_line::{MapLine, map_line};
 pub use programs::{missing_program, not_executable, not_there_yet};
 pub use render::render;
 pub use source::Source;

@@ -2,11 +2,12 @@
 
 use std::collections::HashMap;
 
-use gpulane_model::{Job, JobId, PLAN_FORMAT, Plan, RunSettings, StageId};
+use gpulane_model::{Job, JobId, PLAN_FORMAT, Plan, RunSettings, StageId, worker_name};
 
 use crate::document::{RawPlan, RawStage};
 use crate::entries::{KeyUse, Point};
 use crate::expand::{Budget, Expansion, expand};
+use crate::map;
 use crate::placeholders::{self, Fillings};
 use crate::problems::Problems;
 use crate::references::{self, References};
@@ -24,7 +25,9 @@ pub(crate) fn resolve(
     let references = references::resolve(&stages, problems);
     for stage in &stages {
         check_stage(stage, problems);
+        map::check_stage(stage, problems);
     }
+    refuse_followers_of_maps(&stages, &references, problems);
     sharing::check(&stages, problems);
     let expansions = expand_all(&stages, &references, problems);
     let lost: Vec<bool> =
@@ -148,6 +151,9 @@ fn expand_all(
 
 fn own_points(stage: &RawStage, budget: &mut Budget, problems: &mut Problems<'_>) -> Option<Expansion> {
     let settings = &stage.settings;
+    if settings.place_of("map").is_some() {
+        return Some(workers(stage));
+    }
     let (matrix, jobs) = (settings.matrix.as_deref(), settings.jobs.as_deref());
     if matrix.is_none() && jobs.is_none() {
         // Written but unreadable: its keys are unknown, and a lone job would be a guess.
@@ -157,6 +163,20 @@ fn own_points(stage: &RawStage, budget: &mut Budget, problems: &mut Problems<'_>
     let expansion = expand(matrix, jobs, budget, problems);
     report_duplicates(&expansion.points, problems);
     Some(expansion)
+}
+
+/// A map has one output, not one for each of its workers.
+fn refuse_followers_of_maps(stages: &[RawStage], references: &[References], problems: &mut Problems<'_>) {
+    for (stage, references) in stages.iter().zip(references) {
+        let source = references.foreach.map(|source| &stages[source.index()]);
+        if source.is_some_and(|source| source.settings.place_of("map").is_some()) {
+            let span = stage.settings.foreach.as_ref().map_or(&stage.span, |foreach| &foreach.span);
+            problems
+                .error(span, "`foreach` cannot follow a map: its workers are no jobs of the plan")
+                .label("this stage has a map")
+                .help("write `after` instead; its parts are below `{run}/maps/STAGE`");
+        }
+    }
 }
 
 /// Whether a `foreach` was written but could not be read.
@@ -173,6 +193,19 @@ fn single(stage: &RawStage) -> Expansion {
         config: gpulane_model::Config::default(),
         span: stage.span.clone(),
     });
+    expansion
+}
+
+/// The workers of a map, as far as the plan tells how many.
+fn workers(stage: &RawStage) -> Expansion {
+    let count = stage.settings.map.as_ref().and_then(|map| map.value.workers).unwrap_or(1);
+    let mut expansion = Expansion::default();
+    expansion.keys.points = count as usize;
+    expansion.points.extend((0..count).map(|at| Point {
+        name: worker_name(at).into_boxed_str(),
+        config: gpulane_model::Config::default(),
+        span: stage.span.clone(),
+    }));
     expansion
 }
 

@@ -11,6 +11,7 @@ use crate::command::{self, Command, Text};
 use crate::diagnostic::Span;
 use crate::entries::{self, Entries};
 use crate::later;
+use crate::map;
 use crate::matrix::{self, Matrix};
 use crate::problems::Problems;
 use crate::reader::{Limit, Node, Placed, boolean, count, duration, is_damage, text, texts, wrong_kind};
@@ -50,13 +51,16 @@ pub(crate) struct Settings {
     pub(crate) inherited: Inherited,
 }
 
-/// Which keys came from `[defaults]`. There a stage may name itself, and `memory` may stand for stages without a GPU:
-/// both then mean nothing.
+/// Which keys came from `[defaults]`. There a stage may name itself, `memory` may stand for stages without a GPU, and `timeout` and
+/// `max_failures` for those without a map: all of that then means nothing.
+#[allow(clippy::struct_excessive_bools)] // each is a key
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Inherited {
     pub(crate) after: bool,
     pub(crate) foreach: bool,
     pub(crate) memory: bool,
+    pub(crate) timeout: bool,
+    pub(crate) max_failures: bool,
 }
 
 /// Keys that say what a stage runs: exactly one.
@@ -118,7 +122,7 @@ impl Settings {
         match key {
             "command" => self.command = command::command(node, problems),
             "entry" => self.entry = later::entry(node, problems),
-            "map" => self.map = later::map(node, problems),
+            "map" => self.map = map::read(node, problems),
             "env" => self.env = command::env(node, problems),
             "hang" => self.hang = watch::hang(node, problems),
             "result" => self.result = watch::result(node, problems),
@@ -159,7 +163,10 @@ impl Settings {
     /// Takes from the defaults what is not written here. What runs (`command`, `entry`, `map`) and over which points
     /// (`matrix`, `job`, `foreach`) are taken as a whole or not at all; `env` key by key.
     pub(crate) fn fill_from(&mut self, defaults: &Self) {
-        let (own_work, own_points) = (self.has_any(&WORK), self.has_any(&POINTS));
+        let own_work = self.has_any(&WORK);
+        // The jobs of a map are its workers.
+        let is_map = self.has_any(&["map"]) || !own_work && defaults.has_any(&["map"]);
+        let own_points = self.has_any(&POINTS) || is_map;
         if !own_work {
             self.command.clone_from(&defaults.command);
             self.entry.clone_from(&defaults.entry);
@@ -179,6 +186,8 @@ impl Settings {
             self.env.entry(name.clone()).or_insert_with(|| value.clone());
         }
         self.inherited.memory = !self.has_any(&["memory"]);
+        self.inherited.timeout = !self.has_any(&["timeout"]);
+        self.inherited.max_failures = !self.has_any(&["max_failures"]);
         self.gpus = self.gpus.or(defaults.gpus);
         self.memory = self.memory.or(defaults.memory);
         self.cpus = self.cpus.or(defaults.cpus);
@@ -225,6 +234,7 @@ impl Settings {
         stage.start_gate = self.start_gate.unwrap_or_default();
         stage.mps = self.mps.unwrap_or_default();
         stage.map = self.map.as_ref().map(|map| map.value.clone());
+        map::settle(&mut stage, self.retries);
         stage
     }
 }

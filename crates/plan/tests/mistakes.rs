@@ -243,10 +243,6 @@ fn keys_with_a_table_or_files_are_checked_in_full() {
             &only("entry = \"train.py:main\""),
             "3:9 not yet: stages with `entry` come with a later version | write `command = [\"python\", \"train.py\", \"--config\", \"{config}\", \"--out\", \"{out}\"]`",
         ),
-        (
-            &only("map = { model = \"e.py:E\", input = \"*.jpg\", batch = 2 }"),
-            "3:7 not yet: stages with `map` come with a later version | write a script that handles the items and start it with `command`",
-        ),
         (&only("map = { input = \"*.jpg\" }"), "3:7 `map` needs `model`"),
     ]);
     let twice = "[defaults]\nstandbys = 1\n[[stage]]\nname = \"a\"\ncommand = [\"x\"]\nstandbys = 2\n";

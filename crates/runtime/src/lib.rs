@@ -11,6 +11,7 @@
 mod ctrl_c;
 mod engine;
 mod experience;
+mod feeder;
 mod front;
 mod guardian;
 mod orders;
@@ -33,6 +34,11 @@ pub fn guardian_main() -> u8 {
 /// The engine's `main`, when this program was started under the name [`ENGINE`](gpulane_model::ENGINE). Returns the exit code.
 pub fn engine_main() -> u8 {
     engine::main()
+}
+
+/// The `main` of a map's feeder, when this program was started under the name [`FEEDER`](gpulane_model::FEEDER). Returns the exit code.
+pub fn feeder_main() -> u8 {
+    feeder::main()
 }
 
 /// Whether this file can be executed.

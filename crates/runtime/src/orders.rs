@@ -16,6 +16,7 @@ const VARIABLE: &str = "GPULANE_ORDERS";
 
 /// How to run what is in a run directory.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
+#[allow(clippy::struct_excessive_bools)] // each is a flag of the command line
 pub struct StartRequest {
     /// The front goes away; the run goes on without it.
     pub detached: bool,
@@ -23,6 +24,8 @@ pub struct StartRequest {
     pub salvage: bool,
     /// Also run again what failed.
     pub failed: bool,
+    /// Go on with maps whose inputs or model have changed since they began.
+    pub accept_changes: bool,
     /// `--gpus`, where it differs from the frozen plan's.
     pub gpus: Option<String>,
     /// `--lanes`, likewise.

@@ -6,11 +6,13 @@
 
 mod fake_nvml;
 mod machine;
+mod maps;
 mod run;
 mod workspace;
 
 pub use fake_nvml::FakeNvml;
 pub use machine::{Seen, processes, tagged};
+pub use maps::rows;
 pub use run::{Finished, Gpulane, Live};
 pub use workspace::Workspace;
 

@@ -7,7 +7,7 @@ use gpulane_model::{ExitCode, Plan, RunSettings};
 use gpulane_plan::{Outcome, Severity, Source};
 
 use crate::args::Check;
-use crate::{preflight, say};
+use crate::{maps, preflight, say};
 
 pub(crate) fn check(args: &Check) -> ExitCode {
     let settings = RunSettings { cwd: cwd(), gpus: "all".to_owned(), ..RunSettings::default() };
@@ -41,14 +41,21 @@ pub(crate) fn read_plan(path: &Path, settings: RunSettings) -> Result<Plan, Exit
 
 /// Says what was found; the plan, if nothing was wrong.
 pub(crate) fn accept(source: &Source, mut outcome: Outcome) -> Result<Plan, ExitCode> {
-    if let Some(plan) = &outcome.plan {
+    let mut wrong_maps = Vec::new();
+    if let Some(plan) = &mut outcome.plan {
+        maps::set_python(plan);
         outcome.diagnostics.extend(preflight::programs(source, plan));
+        wrong_maps = maps::problems(plan);
     }
     if !outcome.diagnostics.is_empty() {
         let color = std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none();
         say::progress(gpulane_plan::render(source, &outcome.diagnostics, color).trim_end());
     }
-    let wrong = outcome.diagnostics.iter().any(|found| found.severity == Severity::Error);
+    for problem in &wrong_maps {
+        say::error(problem);
+    }
+    let wrong =
+        outcome.diagnostics.iter().any(|found| found.severity == Severity::Error) || !wrong_maps.is_empty();
     outcome.plan.filter(|_| !wrong).ok_or(ExitCode::BadInput)
 }
 

@@ -9,9 +9,13 @@ use gpulane_model::{ExitCode, Plan, RunSettings};
 use gpulane_report::Look;
 
 use super::check::read_plan;
+use super::demo_map::demo_map;
 use super::run::start;
 use crate::args::{Demo, Demonstration, Show};
 use crate::say;
+
+/// Simulated, so that it shows the same everywhere.
+const GPUS: &str = "sim:8x24GiB";
 
 const FILES: [(&str, &str); 3] = [
     ("train.py", include_str!("../../demo/train.py")),
@@ -21,15 +25,15 @@ const FILES: [(&str, &str); 3] = [
 
 pub(crate) fn demo(args: &Demo) -> ExitCode {
     if args.what == Demonstration::Map {
-        say::error("`gpulane demo map` is not there yet; `gpulane demo` shows runs");
-        return ExitCode::BadInput;
+        return demo_map(args);
     }
-    if let Err(error) = unpack(&args.dir) {
+    let gpus = args.gpus.clone().unwrap_or_else(|| GPUS.to_owned());
+    if let Err(error) = unpack(&args.dir, &FILES) {
         say::error(format!("cannot write the demo's files into {}: {error}", args.dir.display()));
         return ExitCode::BadInput;
     }
     let cwd = std::env::current_dir().unwrap_or_default().join(&args.dir).to_string_lossy().into_owned();
-    let settings = RunSettings { cwd, gpus: args.gpus.clone(), ..RunSettings::default() };
+    let settings = RunSettings { cwd, gpus: gpus.clone(), ..RunSettings::default() };
     let plan = match read_plan(&args.dir.join("plan.toml"), settings) {
         Ok(plan) => plan,
         Err(code) => return code,
@@ -38,24 +42,25 @@ pub(crate) fn demo(args: &Demo) -> ExitCode {
         "demo: {} jobs in {} stages on {}; the programs are in {}",
         plan.jobs.len(),
         plan.stages.len(),
-        args.gpus,
+        gpus,
         args.dir.display()
     ));
     let show = Show { json: false, quiet: false, detach: false };
     let run_dir = fresh(&args.dir);
-    let (code, dir) = start(plan.clone(), Some(&run_dir), &show);
+    let (code, dir) = start(plan.clone(), Some(&run_dir), &show, |_, _| Ok(()));
     if let Some(dir) = dir.filter(|_| code == ExitCode::Success) {
         results(&plan, &dir);
     }
     code
 }
 
-fn unpack(dir: &Path) -> io::Result<()> {
+/// Puts a demonstration's files where they can be read and changed.
+pub(super) fn unpack(dir: &Path, files: &[(&str, &str)]) -> io::Result<()> {
     std::fs::create_dir_all(dir)?;
-    for (name, text) in FILES {
+    for (name, text) in files {
         let path = dir.join(name);
         match std::fs::read_to_string(&path) {
-            Ok(there) if there == text => {}
+            Ok(there) if there == *text => {}
             Ok(_) => say::note(format!("{} was changed and is used as it is", path.display())),
             Err(_) => std::fs::write(path, text)?,
         }
@@ -64,7 +69,7 @@ fn unpack(dir: &Path) -> io::Result<()> {
 }
 
 /// The next free `run-N`.
-fn fresh(dir: &Path) -> std::path::PathBuf {
+pub(super) fn fresh(dir: &Path) -> std::path::PathBuf {
     let mut names = (1..10_000).map(|count| dir.join(format!("run-{count}")));
     names.find(|path| !path.exists()).unwrap_or_else(|| dir.join("run"))
 }

@@ -3,11 +3,13 @@
 mod cancel;
 mod check;
 mod demo;
+mod demo_map;
 mod doctor;
 mod fit;
 mod gpus;
 mod init;
 mod logs;
+mod map;
 mod resume;
 mod run;
 mod status;
@@ -38,6 +40,7 @@ pub(crate) fn main() -> ExitCode {
     };
     match cli.command {
         Command::Run(args) => run::run(&args),
+        Command::Map(args) => map::map(&args),
         Command::Resume(args) => resume::resume(&args),
         Command::Check(args) => check::check(&args),
         Command::Status(args) => status::status(&args),

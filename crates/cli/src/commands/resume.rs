@@ -1,16 +1,17 @@
 //! `gpulane resume`: go on with what is in a run directory.
 
 use std::path::Path;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gpulane_journal::{RunDir, RunDirError, RunLock};
-use gpulane_model::ExitCode;
+use gpulane_model::{ExitCode, Plan};
 use gpulane_runtime::StartRequest;
 
 use super::open;
 use crate::args::Resume;
 use crate::attach::attach;
-use crate::say;
+use crate::{maps, say};
 
 pub(crate) fn resume(args: &Resume) -> ExitCode {
     let (dir, plan) = match open(&args.run) {
@@ -24,10 +25,18 @@ pub(crate) fn resume(args: &Resume) -> ExitCode {
             return ExitCode::BadInput;
         }
     };
+    let plan = match fitted(&dir, plan, args) {
+        Ok(plan) => plan,
+        Err(error) => {
+            say::explain(&error);
+            return ExitCode::BadInput;
+        }
+    };
     let request = StartRequest {
         detached: args.show.detach,
         salvage: args.salvage,
         failed: args.failed,
+        accept_changes: args.accept_changes,
         gpus: args.gpus.clone(),
         lanes: args.lanes,
         foreign: args.sharing.foreign.map(Into::into),
@@ -42,6 +51,20 @@ pub(crate) fn resume(args: &Resume) -> ExitCode {
             ExitCode::Internal
         }
     }
+}
+
+/// The plan with as many workers for its maps as there are places for now: this may be another machine. A run that cannot be
+/// written to goes on as it is.
+fn fitted(dir: &RunDir, plan: Arc<Plan>, args: &Resume) -> Result<Arc<Plan>, RunDirError> {
+    if !maps::any(&plan) {
+        return Ok(plan);
+    }
+    let mut fitted = Plan::clone(&plan);
+    if !maps::set_workers(&mut fitted, args.gpus.as_deref(), args.lanes) {
+        return Ok(plan);
+    }
+    dir.freeze(&fitted)?;
+    Ok(Arc::new(fitted))
 }
 
 /// How long a guardian may need to end what a killed engine left.

@@ -2,6 +2,7 @@
 
 use std::fmt::Write;
 use std::fs::DirBuilder;
+use std::io;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
@@ -16,7 +17,7 @@ use super::RUNS;
 use super::check::{accept, cwd, read_plan, size};
 use crate::args::{Engine, Run, Show};
 use crate::attach::{Ended, attach};
-use crate::say;
+use crate::{maps, say};
 
 pub(crate) fn run(args: &Run) -> ExitCode {
     match resolve(args) {
@@ -25,7 +26,10 @@ pub(crate) fn run(args: &Run) -> ExitCode {
             dry_run(&plan, args);
             ExitCode::Success
         }
-        Ok(plan) => start(plan, args.place.as_deref(), &args.show).0,
+        Ok(mut plan) => {
+            maps::set_workers(&mut plan, None, None);
+            start(plan, args.place.as_deref(), &args.show, |_, _| Ok(())).0
+        }
     }
 }
 
@@ -85,8 +89,13 @@ fn from_file(args: &Run, path: &Path, settings: RunSettings) -> Result<Plan, Exi
     Ok(plan)
 }
 
-/// Runs the plan in a directory of its own; also says which.
-pub(crate) fn start(plan: Plan, run_dir: Option<&Path>, show: &Show) -> (ExitCode, Option<RunDir>) {
+/// Runs the plan in a directory of its own; also says which. `prepare` puts there what the plan needs.
+pub(crate) fn start(
+    mut plan: Plan,
+    run_dir: Option<&Path>,
+    show: &Show,
+    prepare: impl FnOnce(&RunDir, &mut Plan) -> io::Result<()>,
+) -> (ExitCode, Option<RunDir>) {
     let was_there = run_dir.is_some_and(Path::exists);
     let dir = match create(&plan, run_dir) {
         Ok(dir) => dir,
@@ -107,7 +116,13 @@ pub(crate) fn start(plan: Plan, run_dir: Option<&Path>, show: &Show) -> (ExitCod
             return (ExitCode::BadInput, None);
         }
     };
-    let ended = begin(&dir, &lock, plan, show);
+    let ended = match prepare(&dir, &mut plan) {
+        Ok(()) => begin(&dir, &lock, plan, show),
+        Err(error) => {
+            say::error(format!("cannot prepare {}: {error}", dir.root().display()));
+            Ended { code: ExitCode::BadInput, refused: true }
+        }
+    };
     if ended.refused {
         empty(&dir, was_there);
     }

@@ -4,12 +4,14 @@
 
 mod oracle;
 mod random;
+mod random_maps;
 mod scene;
 mod story_answers;
 mod story_done;
 mod story_ends;
 mod story_gate;
 mod story_leases;
+mod story_map;
 mod story_memory;
 mod story_order;
 mod story_packing;

@@ -274,7 +274,7 @@ impl Oracle {
                     busy.linger();
                 }
             }
-            Timer::Gate => {}
+            Timer::Gate | Timer::Feeder { .. } => {}
             Timer::Retry { job } => {
                 self.delayed.remove(&job);
             }

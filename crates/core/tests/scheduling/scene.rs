@@ -96,6 +96,8 @@ pub(crate) struct End {
     pub(crate) peak: Option<Bytes>,
     pub(crate) trouble: Option<Trouble>,
     pub(crate) stuck: Option<Remains>,
+    /// A worker of a map: it had its model loaded.
+    pub(crate) fruitful: bool,
 }
 
 /// A run under a story's control. After every step the invariants hold and the fold of its records agrees with its counts.
@@ -197,9 +199,9 @@ impl Story {
         let (job, attempt) = (self.job(name), Attempt(attempt));
         let mut end = End::default();
         change(&mut end);
-        let End { left, peak, trouble, stuck } = end;
+        let End { left, peak, trouble, stuck, fruitful } = end;
         let (who, ago) = (vec![], Millis(0));
-        self.step(Input::JobExited { job, attempt, exit, left, who, ago, peak, trouble, stuck })
+        self.step(Input::JobExited { job, attempt, exit, left, who, ago, peak, trouble, stuck, fruitful })
     }
 
     /// No life was seen of it for ten minutes.
@@ -302,6 +304,11 @@ impl Story {
                     gpus.join(",")
                 )
             }
+            Effect::Feed { stage } => format!("feed {}", self.plan.stage(*stage).name),
+            Effect::EndFeeder { stage, now } => {
+                let how = if *now { "kill" } else { "term" };
+                format!("{how} the feeder of {}", self.plan.stage(*stage).name)
+            }
             Effect::Want { gpus } => format!("want {gpus}"),
             Effect::Release { gpu } => format!("release {gpu}"),
             Effect::Terminate { job, manner, .. } => {
@@ -323,6 +330,9 @@ impl Story {
             Effect::SetTimer { timer: Timer::RetryHeld, at } => format!("look again at {}", at.0),
             Effect::SetTimer { timer: Timer::Linger { job, .. }, at } => {
                 format!("grace of {} until {}", name(job), at.0)
+            }
+            Effect::SetTimer { timer: Timer::Feeder { stage }, at } => {
+                format!("feeder of {} until {}", self.plan.stage(*stage).name, at.0)
             }
             Effect::SetTimer { timer: Timer::Gate, at } => format!("gate at {}", at.0),
             Effect::Finish { outcome } => format!("over: {outcome:?}"),
@@ -369,6 +379,11 @@ fn tell_event(event: &Event) -> String {
             format!("{job} {how} for {quiet} s: {}", stuck.evidence)
         }
         Event::JobLingered { job, because, .. } => format!("{job} lingered: {because}"),
+        Event::WorkerRestarted { job, attempt, because, fruitful } => {
+            let worth = if *fruitful { "fruitful" } else { "fruitless" };
+            format!("{job} restarts as #{attempt} after a {worth} try: {because}")
+        }
+        Event::MapStopped { stage, because } => format!("{stage} stopped: {because}"),
         Event::StartsHeld { because } => format!("held: {because}"),
         Event::StartsReleased {} => "released".into(),
         Event::RunInterrupted { because } => format!("interrupted: {because}"),

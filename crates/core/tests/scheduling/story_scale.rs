@@ -32,6 +32,7 @@ fn run_on(core: &mut Core) {
                         trouble: None,
                         who: vec![],
                         stuck: None,
+                        fruitful: false,
                     });
                     answers.push(Input::JobSpawned { job, attempt, pid: 1 });
                 }

@@ -163,6 +163,7 @@ impl<'a> World<'a> {
                 Effect::Record(event) => self.journal.push(event),
                 Effect::Want { gpus } => self.gpus.as_mut().unwrap().want = gpus,
                 Effect::Release { gpu } => self.gpus.as_mut().unwrap().on_release(gpu),
+                Effect::Feed { .. } | Effect::EndFeeder { .. } => panic!("these plans have no maps"),
                 Effect::Terminate { .. } | Effect::Finish { .. } => {}
             }
         }
@@ -197,6 +198,7 @@ impl<'a> World<'a> {
                     trouble,
                     who: vec![],
                     stuck: self.remains(mood),
+                    fruitful: false,
                 }
             }
             Owed::Publish(job, attempt) => match mood {

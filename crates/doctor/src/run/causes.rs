@@ -45,7 +45,9 @@ pub(super) fn of(story: &Story, job: JobId, failure: &Failure) -> Option<Cause> 
             let line = last_words(story, job).unwrap_or_default();
             Cause::Exit(failure.code.unwrap_or(0), telling::normal(&line))
         }
-        FailReason::Lost | FailReason::Interrupted => Cause::Other(telling::normal(&failure.describe())),
+        FailReason::Lost | FailReason::Interrupted | FailReason::Stopped => {
+            Cause::Other(telling::normal(&failure.describe()))
+        }
     })
 }
 

@@ -14,7 +14,7 @@ use rustix::process::{Resource, Rlimit, Signal, getrlimit, set_parent_process_de
 
 use super::clock::Clock;
 use super::link::Link;
-use super::recovery;
+use super::{recovery, worker_kit};
 use crate::front::Message;
 use crate::orders::{Orders, StartRequest};
 use crate::process::descriptors::{adopt, keep_to_ourselves};
@@ -39,6 +39,8 @@ pub(super) struct Prepared {
     /// The GPUs are shared with other runs of this machine; until the reactor has them.
     pub(super) leases: Option<Leases>,
     pub(super) journal: Option<Journal>,
+    /// Maps go on although their inputs or model have changed.
+    pub(super) accept_changes: bool,
     /// Why the journal cannot be written now, if it cannot.
     pub(super) obstacle: Obstacle,
     pub(super) past: RunState,
@@ -135,6 +137,9 @@ fn prepare(orders: &Orders, link: Link) -> Result<Prepared, (Refusal, Link)> {
         if dir.journal_file().exists() {
             recovery::end_leftovers(&dir);
         }
+        if plan.stages.iter().any(|stage| stage.map.is_some()) {
+            worker_kit::unpack(&dir).map_err(Refusal::internal)?;
+        }
         let obstacle = Obstacle::default();
         let voice = commit_voice(durable, &link, &obstacle);
         let (journal, past) = open_journal(&dir, &plan, &orders.request, voice, &link)?;
@@ -151,6 +156,7 @@ fn prepare(orders: &Orders, link: Link) -> Result<Prepared, (Refusal, Link)> {
                 foreign,
                 wait,
                 leases,
+                accept_changes: orders.request.accept_changes,
                 journal: Some(journal),
                 obstacle,
                 past,
@@ -303,13 +309,16 @@ fn open_journal(
     }
     let bytes = std::fs::metadata(dir.journal_file()).map_or(0, |file| file.len());
     link.send(&Message::Ready { bytes });
-    let open_jobs = past.counts.pending + past.counts.running;
+    let open_maps =
+        past.maps.iter().flatten().any(|map| map.finished.is_none() || request.failed && map.failed > 0);
+    let open_jobs = past.counts.pending + past.counts.running + u32::from(open_maps);
     let again = if request.failed { past.counts.failed + past.counts.skipped } else { 0 };
     if past.last_seq > 0 && open_jobs + again == 0 {
         if !past.finished {
             finish_belatedly(journal, &past);
         }
-        let failed = past.counts.failed + past.counts.skipped;
+        let items: u64 = past.maps.iter().flatten().map(|map| map.failed).sum();
+        let failed = u64::from(past.counts.failed + past.counts.skipped) + items;
         let hint = (failed > 0).then(|| "`--failed` runs again what failed or was skipped".to_owned());
         let refusal = Refusal::new(ExitCode::NothingToDo, "nothing to do: every job of this run has ended");
         return Err(refusal.hinted(hint));

@@ -5,7 +5,7 @@ use std::collections::BinaryHeap;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use gpulane_core::Timer;
-use gpulane_model::{JobId, Millis};
+use gpulane_model::{JobId, Millis, StageId};
 
 /// What can come due.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -14,6 +14,8 @@ pub(super) enum Alarm {
     Core(Timer),
     /// Time for the next step in ending a job's processes.
     Ending(JobId),
+    /// Time for the next step in ending the feeder of a map.
+    Feeder(StageId),
     /// Time to look after leases and questions about GPUs.
     Gpus,
     /// `--wait` is over.

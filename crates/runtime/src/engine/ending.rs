@@ -141,6 +141,11 @@ impl Roster {
         self.spared.insert(pid);
     }
 
+    /// That child has ended; its number may be another's from now on.
+    pub(super) fn spare_no_more(&mut self, pid: Pid) {
+        self.spared.remove(&pid);
+    }
+
     /// Whether the process bears the mark of a job of ours that does not run any more.
     pub(super) fn is_leftover(&self, pid: Pid) -> bool {
         let ours = tree::tag_of(pid).is_some_and(|tag| tag.run == self.run && tag.attempt > 0);
@@ -389,7 +394,7 @@ impl Ending {
 }
 
 /// Takes the exit status of a process that has ended; `None` if it has not.
-fn reap(pidfd: &OwnedFd) -> io::Result<Option<ProcessExit>> {
+pub(super) fn reap(pidfd: &OwnedFd) -> io::Result<Option<ProcessExit>> {
     let options = WaitIdOptions::EXITED | WaitIdOptions::NOHANG;
     let status = waitid(WaitId::PidFd(pidfd.as_fd()), options)?;
     Ok(status.map(|status| match (status.exit_status(), status.terminating_signal()) {

@@ -13,6 +13,7 @@ use gpulane_model::{Attempt, Bytes, JobId, LaneId, Machine, Memory, Plan, Stage,
 
 use super::caps;
 use super::torch::{self, Surroundings, Version};
+use super::worker_kit;
 use crate::orders::Orders;
 use crate::placeholders::Placeholders;
 use crate::process::image::{CStrings, find_program};
@@ -53,7 +54,8 @@ struct Sharing {
 }
 
 /// Variables given to each job anew.
-const PER_JOB: [&str; 11] = [
+const PER_JOB: [&str; 12] = [
+    env_vars::ATTEMPT_DIR,
     env_vars::METRICS,
     env_vars::DONE,
     env_vars::CONFIG,
@@ -75,6 +77,10 @@ impl StageEnvironment {
             (env_vars::CUDA_DEVICE_ORDER, OsStr::new("PCI_BUS_ID")),
             (env_vars::PYTHONUNBUFFERED, OsStr::new("1")),
         ];
+        let worker = worker_kit::variables(dir, stage, inherited);
+        let constant =
+            constant.into_iter().chain(worker.iter().map(|(name, value)| (*name, value.as_os_str())));
+        let constant: Vec<(&str, &OsStr)> = constant.collect();
         let mut ours: HashSet<&OsStr> = PER_JOB.iter().map(OsStr::new).collect();
         ours.extend(constant.iter().map(|(name, _)| OsStr::new(name)));
         ours.extend(stage.env.keys().map(OsStr::new));
@@ -96,7 +102,8 @@ impl StageEnvironment {
             }
         }
         for (name, value) in constant {
-            if !stage.env.contains_key(name) {
+            let is_kit = worker.iter().any(|(kit, _)| *kit == name);
+            if is_kit || !stage.env.contains_key(name) {
                 shared.push(entry(OsStr::new(name), value));
             }
         }
@@ -164,6 +171,9 @@ impl Briefing<'_> {
         let (start, dir) = (self.start, self.dir);
         set(env_vars::METRICS, &path(dir.metrics_file(self.plan, start.job, start.attempt)));
         set(env_vars::DONE, &path(dir.done_file(self.plan, start.job, start.attempt)));
+        if stage.map.is_some() {
+            set(env_vars::ATTEMPT_DIR, &path(dir.attempt_dir(self.plan, start.job, start.attempt)));
+        }
         set(env_vars::JOB, self.plan.job_name(self.start.job).as_bytes());
         set(env_vars::ATTEMPT, self.start.attempt.to_string().as_bytes());
         set(env_vars::LANE, self.start.lane.to_string().as_bytes());
@@ -177,8 +187,9 @@ impl Briefing<'_> {
             set(name, threads.as_bytes());
         }
         let caps = self.caps(shared, &placeholders);
+        let is_kit = |name: &str| stage.map.is_some() && worker_kit::NAMES.contains(&name);
         for (name, value) in &stage.env {
-            if !caps.iter().any(|(cap, _)| cap == name) {
+            if !caps.iter().any(|(cap, _)| cap == name) && !is_kit(name) {
                 set(name, placeholders.fill(value).as_bytes());
             }
         }

@@ -6,12 +6,14 @@ mod caps;
 mod clock;
 mod ending;
 mod environment;
+mod feeders;
 mod files;
 mod gpus;
 mod launchpad;
 mod leftovers;
 mod link;
 mod mps;
+mod on_feeders;
 mod on_gpus;
 mod publish;
 mod reactor;
@@ -19,6 +21,7 @@ mod recovery;
 mod torch;
 mod trouble;
 mod vigil;
+mod worker_kit;
 
 use gpulane_model::ExitCode;
 

@@ -163,7 +163,9 @@ impl Reactor<'_> {
         let Exit { attempt, gone: Gone { exit, left, who, stuck, .. } } = exit;
         let place = self.sharing.places.remove(&job).unwrap_or_default();
         let trouble = if exit.success() { None } else { self.trouble(job, attempt, exit, &place) };
-        self.feed(Input::JobExited { job, attempt, exit, left, who, ago, peak, trouble, stuck });
+        let fruitful = self.prepared.plan.stage_of(job).map.is_some()
+            && self.prepared.dir.ready_file(&self.prepared.plan, job, attempt).exists();
+        self.feed(Input::JobExited { job, attempt, exit, left, who, ago, peak, trouble, stuck, fruitful });
     }
 
     /// What the job's own last words tell about its end.

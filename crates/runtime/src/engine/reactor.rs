@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use gpulane_core::{Core, Effect, Input, Outcome, Timer};
 use gpulane_journal::Journal;
-use gpulane_model::{Attempt, Event, ExitCode, GpuKind, JobId, Millis};
+use gpulane_model::{Attempt, Event, ExitCode, GpuKind, JobId, Millis, StageId};
 use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::process::Pid;
@@ -18,6 +18,7 @@ use super::begin::{GUARDIAN_GONE, Prepared};
 use super::clock::{Alarm, Clock};
 use super::ending::{Look, Roster};
 use super::environment::Start;
+use super::feeders::Feeders;
 use super::gpus::Gpus;
 use super::launchpad::{Launchpad, Setback};
 use super::on_gpus::Sharing;
@@ -44,6 +45,8 @@ const PUBLISHED: u64 = 5 << 32;
 const GPUS: u64 = 6 << 32;
 const LEASES: u64 = 7 << 32;
 const VIGILS: u64 = 8 << 32;
+const FEEDER_ENDED: u64 = 9 << 32;
+const FEEDER_WORDS: u64 = 10 << 32;
 
 pub(super) struct Reactor<'a> {
     pub(super) prepared: &'a mut Prepared,
@@ -56,6 +59,10 @@ pub(super) struct Reactor<'a> {
     pub(super) roster: Roster,
     pub(super) sharing: Sharing,
     publisher: Publisher,
+    /// The processes beside the workers of maps.
+    pub(super) feeders: Feeders,
+    /// A map has items that failed.
+    pub(super) items_failed: bool,
     pub(super) vigils: Vigils,
     pub(super) clock: Clock,
     /// How many jobs' files to make before their time.
@@ -105,6 +112,10 @@ impl<'a> Reactor<'a> {
         let ahead = (prepared.machine.main_lanes() as usize).clamp(1, MOST_AHEAD);
         let roster = Roster::new(prepared.dir.root().to_string_lossy().into_owned());
         let alone = prepared.plan.job_ids().filter(|job| prepared.past.job(*job).alone).collect();
+        let accept = prepared.accept_changes;
+        let feeders = Feeders::new(prepared.dir.clone(), Arc::clone(&prepared.plan), &prepared.past, accept);
+        let items_failed =
+            prepared.past.maps.iter().flatten().any(|map| map.finished.is_some() && map.failed > 0);
         Ok(Self {
             prepared,
             core,
@@ -115,6 +126,8 @@ impl<'a> Reactor<'a> {
             roster,
             sharing: Sharing::new(gpus, alone, experience),
             publisher,
+            feeders,
+            items_failed,
             vigils,
             clock: Clock::start(),
             ahead,
@@ -177,7 +190,7 @@ impl<'a> Reactor<'a> {
 
     fn on_event(&mut self, token: u64) {
         #[allow(clippy::cast_possible_truncation)] // the low half is the id
-        let job = JobId(token as u32);
+        let (job, stage) = (JobId(token as u32), StageId(token as u32));
         match token & !0xffff_ffff {
             MAIN => {
                 let look = self.roster_attempt(job, Roster::on_main_ended);
@@ -205,6 +218,8 @@ impl<'a> Reactor<'a> {
             }
             GPUS => self.hear_of_gpus(),
             LEASES => self.on_leases_changed(),
+            FEEDER_ENDED => self.on_feeder_ended(stage),
+            FEEDER_WORDS => self.hear_feeder(stage),
             VIGILS => {
                 for input in self.vigils.take() {
                     self.feed(input);
@@ -262,6 +277,7 @@ impl<'a> Reactor<'a> {
             Alarm::Core(timer) => self.feed(Input::TimerFired { timer }),
             Alarm::Gpus => self.on_gpu_alarm(),
             Alarm::WaitedEnough => self.on_waited_enough(),
+            Alarm::Feeder(stage) => self.press_feeder(stage),
             Alarm::Ending(job) => {
                 let look = self.roster_attempt(job, Roster::look);
                 self.follow(job, look);
@@ -348,12 +364,18 @@ impl<'a> Reactor<'a> {
                 let input = self.spawn(&start);
                 self.inputs.push_back(input);
             }
+            Effect::Feed { stage } => self.start_feeder(stage),
+            Effect::EndFeeder { stage, now } => self.end_feeder(stage, now),
             Effect::Terminate { job, attempt, manner } => {
                 if self.roster.get(job).is_some_and(|running| running.attempt == attempt) {
                     let time = self.clock.now();
                     let look = self.roster.terminate(job, manner, time);
                     self.follow(job, (Some(attempt), look));
                 }
+            }
+            // What counts of a map is not in its workers' own folders.
+            Effect::Publish { job, attempt } if self.prepared.plan.stage_of(job).map.is_some() => {
+                self.inputs.push_back(Input::JobPublished { job, attempt });
             }
             Effect::Publish { job, attempt } => {
                 if let Some(output) = self.launchpad.output_of(job, attempt) {
@@ -368,7 +390,7 @@ impl<'a> Reactor<'a> {
         }
     }
 
-    fn record(&mut self, event: Event) {
+    pub(super) fn record(&mut self, event: Event) {
         self.learn_from(&event);
         self.journal.append(Clock::unix(), event);
     }
@@ -430,6 +452,7 @@ impl<'a> Reactor<'a> {
             Some(Outcome::NoGpus) => ExitCode::NoResources,
             Some(Outcome::Interrupted) => self.interrupted.unwrap_or(ExitCode::Interrupted),
             _ if counts.failed + counts.skipped > 0 => ExitCode::SomeFailed,
+            _ if self.items_failed || !self.core.maps_are_complete() => ExitCode::SomeFailed,
             _ => ExitCode::Success,
         };
         // A journal that was deleted will not come back.
@@ -447,6 +470,17 @@ impl<'a> Reactor<'a> {
 /// Listens for leases that come free.
 pub(super) fn watch_changes(epoll: &OwnedFd, changes: BorrowedFd<'_>) -> bool {
     watch(epoll, changes, LEASES).is_ok()
+}
+
+/// Listens for what a feeder says, and for its end.
+pub(super) fn watch_feeder(
+    epoll: &OwnedFd,
+    stage: StageId,
+    ended: BorrowedFd<'_>,
+    words: BorrowedFd<'_>,
+) -> io::Result<()> {
+    watch(epoll, ended, FEEDER_ENDED | u64::from(stage.0))?;
+    watch(epoll, words, FEEDER_WORDS | u64::from(stage.0))
 }
 
 fn watch(epoll: &OwnedFd, fd: impl AsFd, token: u64) -> io::Result<()> {

@@ -69,11 +69,15 @@ pub(super) fn take_stock(
     }
     for job in plan.job_ids() {
         stock.settle(dir, plan, job);
+        if plan.stage_of(job).map.is_some() {
+            continue;
+        }
         stock.retry(plan, job);
         if failed_too {
             stock.requeue(plan, job);
         }
     }
+    stock.take_up_maps(plan, failed_too);
 }
 
 struct Stock<'a> {
@@ -100,6 +104,9 @@ impl Stock<'_> {
             JobStatus::Failed(ref failure) if failure.reason == FailReason::Publish => false,
             _ => return,
         };
+        if plan.stage_of(job).map.is_some() {
+            return self.lose(plan, job, attempt, running);
+        }
         // The record of its start may have been lost; whatever failed with its work done has failed all the same.
         let last = if running { attempt } else { self.past.next_attempt(job) };
         if dir.done_file(plan, job, last).exists()
@@ -113,7 +120,13 @@ impl Stock<'_> {
         } else if dir.out_dir(plan, job).is_dir() {
             let seconds = 0.0;
             self.record(Event::JobSucceeded { job: plan.job_name(job), attempt, seconds, peak_vram: None });
-        } else if running {
+        } else {
+            self.lose(plan, job, attempt, running);
+        }
+    }
+
+    fn lose(&mut self, plan: &Plan, job: JobId, attempt: Attempt, running: bool) {
+        if running {
             let mut failure = Failure::because(FailReason::Lost);
             failure.message = Some("gpulane ended while it ran".to_owned());
             self.record(Event::JobFailed { job: plan.job_name(job), attempt, failure });
@@ -136,6 +149,24 @@ impl Stock<'_> {
     fn is_stopped(&self, stage: &Stage) -> bool {
         let failed = |job: &JobId| matches!(self.past.job(*job).status, JobStatus::Failed(_));
         stage.max_failures.is_some_and(|most| stage.job_ids().filter(failed).count() >= most as usize)
+    }
+
+    /// A map that is not complete goes on with all its workers, however the last ones ended.
+    fn take_up_maps(&mut self, plan: &Plan, failed_too: bool) {
+        for (at, stage) in plan.stages.iter().enumerate() {
+            let Some(map) = self.past.maps.get(at).and_then(Option::as_ref) else { continue };
+            if failed_too && map.finished.is_some() && map.failed > 0 {
+                self.record(Event::MapReopened { stage: stage.name.clone() });
+            } else if map.finished.is_some() {
+                continue;
+            }
+            for job in stage.job_ids() {
+                if !matches!(self.past.job(job).status, JobStatus::Pending) || self.past.job(job).failures > 0
+                {
+                    self.record(Event::JobRequeued { job: plan.job_name(job) });
+                }
+            }
+        }
     }
 
     fn requeue(&mut self, plan: &Plan, job: JobId) {

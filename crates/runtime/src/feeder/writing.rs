@@ -8,7 +8,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 use gpulane_model::FeederWord;
-use gpulane_parts::{Block, PartsError, Writer};
+use gpulane_parts::{Block, Commit, PartsError, Writer};
 use serde_json::Value;
 
 use super::tell::Telling;
@@ -205,32 +205,33 @@ impl Desk {
         between.saturating_sub(self.last.elapsed())
     }
 
+    /// Until nothing is pending: one that failed before is finished first, and what came since needs another.
     fn commit(&mut self) -> Result<(), String> {
-        let began = Instant::now();
-        let done = self.writer.commit();
-        self.last = Instant::now();
-        self.spent(began);
-        match done {
-            Ok(None) => Ok(()),
-            Ok(Some(commit)) => {
-                if self.written.stuck.swap(false, Ordering::Relaxed) {
-                    self.telling.note("results can be written again");
-                    self.complained.clear();
-                }
-                self.written.durable.fetch_add(commit.rows + commit.failed, Ordering::Relaxed);
-                for (item, reason) in self.names.drain(..) {
-                    self.telling.say(&FeederWord::ItemFailed { item, reason });
-                }
-                self.telling.say(&FeederWord::Committed {
-                    commit: commit.commit,
-                    part: commit.part,
-                    rows: commit.rows,
-                    failed: commit.failed,
-                });
-                Ok(())
+        loop {
+            let began = Instant::now();
+            let done = self.writer.commit();
+            self.last = Instant::now();
+            self.spent(began);
+            match done {
+                Ok(None) => return Ok(()),
+                Ok(Some(commit)) => self.on_durable(commit),
+                Err(error) => return Err(self.complain(&error)),
             }
-            Err(error) => Err(self.complain(&error)),
         }
+    }
+
+    fn on_durable(&mut self, commit: Commit) {
+        if self.written.stuck.swap(false, Ordering::Relaxed) {
+            self.telling.note("results can be written again");
+            self.complained.clear();
+        }
+        self.written.durable.fetch_add(commit.rows + commit.failed, Ordering::Relaxed);
+        let failed = usize::try_from(commit.failed).unwrap_or(usize::MAX).min(self.names.len());
+        for (item, reason) in self.names.drain(..failed) {
+            self.telling.say(&FeederWord::ItemFailed { item, reason });
+        }
+        let Commit { commit, part, rows, failed } = commit;
+        self.telling.say(&FeederWord::Committed { commit, part, rows, failed });
     }
 
     fn complain(&mut self, error: &PartsError) -> String {

@@ -25,6 +25,8 @@ const ROUND: Duration = Duration::from_secs(1);
 const SOON: Duration = Duration::from_millis(20);
 /// A walk over all processes may come again after so many times what it cost, unless looks would come too late by that.
 const WALK_SHARE: u32 = 400;
+/// A worker of a map that has nothing to do shows life only when its feeder asks for it, every few seconds.
+const IDLE_WORKER: Millis = Millis::seconds(15);
 /// The last part of a job's grace, in which it is looked at why it does not exit.
 const STAY_PART: u64 = 4;
 
@@ -110,7 +112,9 @@ impl Watchman {
     fn limit(&self, job: JobId) -> Option<Millis> {
         let stage = self.plan.job(job).stage;
         let hang = self.plan.stage(stage).hang.as_ref()?;
-        Some(self.norms[stage.index()].after(hang))
+        let after = self.norms[stage.index()].after(hang);
+        let least = if self.plan.stage(stage).map.is_some() { IDLE_WORKER } else { Millis(0) };
+        Some(after.max(least))
     }
 
     fn leave(&mut self, job: JobId, well: bool) {

@@ -1,0 +1,201 @@
+//! The decoder of one thread: what an item is, which way it takes, and the buffers that are kept between items.
+
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::time::{Duration, Instant};
+
+use gpulane_model::{Decode, Size};
+
+use crate::colour::{Wanted, convert};
+use crate::fit::{fitting, oriented};
+use crate::jpeg::Jpegs;
+use crate::orient::turn;
+use crate::shape::{Picture, Shaper, relax, stretch_to};
+use crate::sniff::Format;
+use crate::still::{self, Still};
+use crate::{Element, Finish, Form, Limits, Place, Rejection, Spent, gif, npy, plain, sniff, tiff};
+
+/// Decodes items one after the other; each thread has its own. Buffers are reused, and given back after a giant.
+pub struct Decoder {
+    /// What every item is to become.
+    decode: Decode,
+    /// What one item may cost.
+    pub(crate) limits: Limits,
+    /// libjpeg-turbo's handle.
+    pub(crate) jpegs: Jpegs,
+    /// Brings pixels to their size.
+    pub(crate) shaper: Shaper,
+    /// Pixels as a file has them, where they still must be converted.
+    pub(crate) raw: Vec<u8>,
+    /// Pixels of the right kind, where they still must be resized or turned.
+    pub(crate) pixels: Vec<u8>,
+    /// For the line that says what the bottleneck is.
+    pub(crate) spent: Spent,
+}
+
+/// What is made of an image.
+#[derive(Clone, Copy)]
+pub(crate) struct Task {
+    /// Colours or gray.
+    pub(crate) wanted: Wanted,
+    /// The size it is brought to, if to any.
+    pub(crate) size: Option<Size>,
+}
+
+impl Decoder {
+    /// A decoder that makes `decode` of every item. Costs nothing until it is used.
+    pub fn new(decode: Decode, limits: Limits) -> Self {
+        Self {
+            decode,
+            limits,
+            jpegs: Jpegs::new(),
+            shaper: Shaper::new(),
+            raw: Vec::new(),
+            pixels: Vec::new(),
+            spent: Spent::default(),
+        }
+    }
+
+    /// Decodes `encoded` into what `place` gives, as far as `finish` says.
+    pub fn decode(
+        &mut self,
+        encoded: &[u8],
+        finish: Finish,
+        place: &mut dyn Place,
+    ) -> Result<Form, Rejection> {
+        let made = match self.decode {
+            Decode::Rgb(size) => self.image(encoded, finish, Task { wanted: Wanted::Rgb, size }, place),
+            Decode::Gray(size) => self.image(encoded, finish, Task { wanted: Wanted::Gray, size }, place),
+            Decode::Bytes => plain::bytes(encoded, &self.limits, place),
+            Decode::Text => plain::text(encoded, &self.limits, place),
+            Decode::Npy => npy::array(encoded, &self.limits, place),
+            Decode::Value | Decode::Load => Err(Rejection::broken(format!(
+                "`{}` is not for the decoder: nothing is read for it",
+                self.decode
+            ))),
+        };
+        self.spent.encoded_bytes += encoded.len() as u64;
+        self.spent.decoded_bytes += made.as_ref().map_or(0, |form| form.bytes);
+        self.relax();
+        made
+    }
+
+    /// Time and bytes spent so far, by step.
+    pub fn spent(&self) -> Spent {
+        self.spent
+    }
+
+    fn image(
+        &mut self,
+        encoded: &[u8],
+        finish: Finish,
+        task: Task,
+        place: &mut dyn Place,
+    ) -> Result<Form, Rejection> {
+        let limits = self.limits;
+        let still = match sniff::format(encoded)? {
+            Format::Jpeg => return self.jpeg(encoded, finish, task, place),
+            Format::Tiff if task.wanted == Wanted::Gray && task.size.is_none() => {
+                if let Some(stack) = guarded(|| tiff::stack(encoded, &limits))? {
+                    return self.stack(stack, place);
+                }
+                guarded(|| tiff::first_page(encoded, &limits))?
+            }
+            Format::Tiff => guarded(|| tiff::first_page(encoded, &limits))?,
+            Format::Png => guarded(|| still::png(encoded, &limits))?,
+            Format::WebP => guarded(|| still::webp(encoded, &limits))?,
+            Format::Bmp => guarded(|| still::bmp(encoded, &limits))?,
+            Format::Gif => guarded(|| gif::first_frame(encoded, &limits))?,
+        };
+        self.limits.check_pixels(still.sides.0, still.sides.1)?;
+        self.still(still, task, place)
+    }
+
+    /// Pages of one shape, each straight into its part of the place.
+    fn stack(&mut self, mut stack: tiff::Stack<'_>, place: &mut dyn Place) -> Result<Form, Rejection> {
+        let form = stack.form();
+        let target = self.limits.room(place, form.bytes)?;
+        timed(&mut self.spent.decode, || guarded(|| stack.read(target))).map(|()| form)
+    }
+
+    /// Anything but a JPEG: read, converted, turned and resized, leaving out what is not needed.
+    fn still(&mut self, still: Still<'_>, task: Task, place: &mut dyn Place) -> Result<Form, Rejection> {
+        let Still { sides, layout, orientation, read } = still;
+        let upright = oriented(sides, orientation);
+        let size = task.size.filter(|size| (size.width, size.height) != upright);
+        // More than 8 bits are kept where nothing is to be computed from them.
+        let keeps = task.wanted == Wanted::Gray && task.size.is_none() && layout.samples() == 1;
+        let ready = keeps || layout == task.wanted.layout();
+        if !ready && !layout.converts() {
+            return Err(Rejection::broken(still::not_eight_bits(layout)));
+        }
+        let element = if keeps { layout.element } else { Element::U8 };
+        let form = Form::image(element, upright.0, upright.1, task.wanted.channels());
+        if size.is_none() && ready && orientation == 1 {
+            let target = self.limits.room(place, form.bytes)?;
+            return timed(&mut self.spent.decode, || guarded(|| read(target))).map(|()| form);
+        }
+        let area = sides.0 as usize * sides.1 as usize;
+        let raw = stretch_to(&mut self.raw, area * layout.pixel_bytes());
+        timed(&mut self.spent.decode, || guarded(|| read(raw)))?;
+        if size.is_none() && orientation == 1 {
+            convert(raw, layout, task.wanted, self.limits.room(place, form.bytes)?);
+            return Ok(form);
+        }
+        let pixels = if ready {
+            raw
+        } else {
+            let pixels = stretch_to(&mut self.pixels, area * task.wanted.channels() as usize);
+            convert(raw, layout, task.wanted, pixels);
+            pixels
+        };
+        timed(&mut self.spent.resize, || match size {
+            Some(size) => {
+                let picture = Picture { pixels, sides, wanted: task.wanted, orientation };
+                let fitting = fitting(sides, orientation, size);
+                self.shaper.resize(picture, fitting.used, (size, &fitting), &self.limits, place)
+            }
+            None => self.limits.room(place, form.bytes).map(|target| {
+                let pixel = pixels.len() / area;
+                turn(pixels, sides, pixel, orientation, target, upright.0 as usize * pixel);
+                form
+            }),
+        })
+    }
+
+    /// Gives back what only a giant needed.
+    fn relax(&mut self) {
+        relax(&mut self.raw);
+        relax(&mut self.pixels);
+        self.shaper.relax();
+        self.jpegs.relax();
+    }
+}
+
+/// Adds what `work` takes to `spent`.
+fn timed<T>(spent: &mut Duration, work: impl FnOnce() -> T) -> T {
+    let began = Instant::now();
+    let made = work();
+    *spent += began.elapsed();
+    made
+}
+
+/// Runs a decoder that was not written by us: what it panics with becomes the item's reason. The hook that reports panics
+/// is left alone, so the log has the place.
+fn guarded<T>(work: impl FnOnce() -> Result<T, Rejection>) -> Result<T, Rejection> {
+    catch_unwind(AssertUnwindSafe(work)).unwrap_or_else(|panic| {
+        let said =
+            panic.downcast_ref::<String>().map(String::as_str).or_else(|| panic.downcast_ref().copied());
+        Err(Rejection::broken(format!("the decoder failed: {}", said.unwrap_or("no reason given"))))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_panic_in_a_decoder_is_the_items_reason() {
+        let failed = guarded::<()>(|| panic!("index {} out of range", 7));
+        assert_eq!(failed, Err(Rejection::broken("the decoder failed: index 7 out of range")));
+    }
+}

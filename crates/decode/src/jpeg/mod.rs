@@ -1,0 +1,158 @@
+//! JPEGs by libjpeg-turbo: to pixels or to planes, and what its warnings mean.
+//!
+//! libjpeg rather warns than refuses and hands out gray where data is missing. Here, missing data is a broken item, as it
+//! is for Pillow; what does no harm to the picture is let pass.
+
+mod header;
+mod route;
+
+use turbojpeg::{
+    Colorspace, DecompressHeader, Decompressor, Error, Image, PixelFormat, ScalingFactor, Subsamp, YuvImage,
+};
+
+use crate::{Limits, Rejection};
+use header::Header;
+
+/// Progressive files that refine themselves more often than this are made to keep us busy.
+const MOST_SCANS: u32 = 500;
+
+/// libjpeg-turbo's handle of one thread.
+pub(crate) struct Jpegs {
+    /// Made with the first JPEG.
+    handle: Option<Decompressor>,
+    /// A copy of the file being decoded where it had to be mended. Rarely used.
+    mended: Vec<u8>,
+}
+
+/// A JPEG whose header is known.
+struct Opened {
+    /// From our own reading of the markers.
+    header: Header,
+    /// How the chroma is subsampled, as libjpeg-turbo sees it.
+    subsamp: Subsamp,
+    /// What the components are.
+    colours: Colorspace,
+    /// The header made libjpeg warn: [`Jpegs::mended`] is to be decoded instead of the file.
+    mended: bool,
+}
+
+impl Jpegs {
+    pub(crate) const fn new() -> Self {
+        Self { handle: None, mended: Vec::new() }
+    }
+
+    /// Reads the header and checks what it claims; nothing is allocated for the image yet.
+    fn open(&mut self, encoded: &[u8], limits: &Limits) -> Result<Opened, Rejection> {
+        let header = header::read(encoded).map_err(Rejection::broken)?;
+        limits.check_pixels(header.width, header.height)?;
+        let handle = started(&mut self.handle)?;
+        match handle.read_header(encoded) {
+            Ok(seen) => Ok(opened(header, &seen, false)),
+            Err(Error::TurboJpegError(warning)) if is_harmless_in_header(&warning) => {
+                header::mend(encoded, &mut self.mended).map_err(Rejection::broken)?;
+                let seen =
+                    handle.read_header(&self.mended).map_err(|error| Rejection::broken(reason(error)))?;
+                Ok(opened(header, &seen, true))
+            }
+            Err(error) => Err(Rejection::broken(reason(error))),
+        }
+    }
+
+    /// Decodes to pixels, `shrink` times smaller.
+    fn pixels(
+        &mut self,
+        encoded: &[u8],
+        opened: &Opened,
+        (shrink, format): (u32, PixelFormat),
+        target: &mut [u8],
+    ) -> Result<(), Rejection> {
+        let factor = ScalingFactor::new(1, shrink as usize);
+        let (width, height) = scaled(opened, factor);
+        self.attempt(encoded, opened, factor, |handle, encoded| {
+            let pitch = width * format.size();
+            handle.decompress(encoded, Image { pixels: &mut *target, width, pitch, height, format })
+        })
+    }
+
+    /// Decodes to planes, `shrink` times smaller. `target` has exactly the bytes they need.
+    fn planes(
+        &mut self,
+        encoded: &[u8],
+        opened: &Opened,
+        shrink: u32,
+        target: &mut [u8],
+    ) -> Result<(), Rejection> {
+        let factor = ScalingFactor::new(1, shrink as usize);
+        let (width, height) = scaled(opened, factor);
+        self.attempt(encoded, opened, factor, |handle, encoded| {
+            let image = YuvImage { pixels: &mut *target, width, align: 1, height, subsamp: opened.subsamp };
+            handle.decompress_to_yuv(encoded, image)
+        })
+    }
+
+    /// Decodes, and judges what libjpeg says of it.
+    fn attempt(
+        &mut self,
+        encoded: &[u8],
+        opened: &Opened,
+        factor: ScalingFactor,
+        decode: impl FnOnce(&mut Decompressor, &[u8]) -> turbojpeg::Result<()>,
+    ) -> Result<(), Rejection> {
+        let handle = started(&mut self.handle)?;
+        handle.set_scaling_factor(factor).map_err(|error| Rejection::broken(reason(error)))?;
+        let data = if opened.mended { self.mended.as_slice() } else { encoded };
+        match decode(handle, data) {
+            Ok(()) => Ok(()),
+            Err(Error::TurboJpegError(warning)) if warning.to_ascii_lowercase().contains("premature end") => {
+                Err(Rejection::broken("truncated: the JPEG's image data ends too early"))
+            }
+            // Only the first warning is told; with the end in its place, no later one is about missing data.
+            Err(Error::TurboJpegError(warning)) if is_harmless(&warning) && header::has_end(data) => Ok(()),
+            Err(error) => Err(Rejection::broken(reason(error))),
+        }
+    }
+
+    /// Gives back what only a giant needed.
+    pub(crate) fn relax(&mut self) {
+        crate::shape::relax(&mut self.mended);
+    }
+}
+
+/// The handle, made if it is not there yet.
+fn started(handle: &mut Option<Decompressor>) -> Result<&mut Decompressor, Rejection> {
+    if handle.is_none() {
+        let mut fresh = Decompressor::new().map_err(|error| Rejection::broken(reason(error)))?;
+        fresh.set_scan_limit(MOST_SCANS).map_err(|error| Rejection::broken(reason(error)))?;
+        *handle = Some(fresh);
+    }
+    handle.as_mut().ok_or_else(|| Rejection::broken("the JPEG decoder did not start"))
+}
+
+fn opened(header: Header, seen: &DecompressHeader, mended: bool) -> Opened {
+    Opened { header, subsamp: seen.subsamp, colours: seen.colorspace, mended }
+}
+
+fn scaled(opened: &Opened, factor: ScalingFactor) -> (usize, usize) {
+    (factor.scale(opened.header.width as usize), factor.scale(opened.header.height as usize))
+}
+
+/// Warnings that come with a whole picture.
+fn is_harmless(warning: &str) -> bool {
+    ["extraneous bytes before marker", "Inconsistent progression sequence"]
+        .iter()
+        .any(|words| warning.contains(words))
+}
+
+/// Warnings about what stands before the image data.
+fn is_harmless_in_header(warning: &str) -> bool {
+    ["extraneous bytes before marker", "unknown JFIF revision", "Unknown Adobe color transform"]
+        .iter()
+        .any(|words| warning.contains(words))
+}
+
+fn reason(error: Error) -> String {
+    match error {
+        Error::TurboJpegError(said) => format!("broken JPEG: {said}"),
+        other => format!("broken JPEG: {other}"),
+    }
+}

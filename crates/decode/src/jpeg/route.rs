@@ -1,0 +1,206 @@
+//! Which way a JPEG takes: finished here, as planes, or as it is.
+
+use std::time::Instant;
+
+use turbojpeg::{Colorspace, PixelFormat, Subsamp};
+
+use super::{Opened, header};
+use crate::colour::{Colour, Layout, Wanted, convert};
+use crate::decoder::{Decoder, Task};
+use crate::fit::{Fitting, fitting, oriented, shrink};
+use crate::orient::turn;
+use crate::shape::{Picture, stretch_to};
+use crate::{Element, Finish, Form, Kind, Place, Rejection};
+
+impl Decoder {
+    /// Decodes a JPEG as far as `finish` says.
+    pub(crate) fn jpeg(
+        &mut self,
+        encoded: &[u8],
+        finish: Finish,
+        task: Task,
+        place: &mut dyn Place,
+    ) -> Result<Form, Rejection> {
+        let opened = self.jpegs.open(encoded, &self.limits)?;
+        if let (Wanted::Rgb, Some(size)) = (task.wanted, task.size) {
+            if finish == Finish::Encoded && opened.travels() && header::has_end(encoded) {
+                return self.jpeg_as_it_is(encoded, &opened, place);
+            }
+            if finish != Finish::Here
+                && let Some(chroma) = opened.chroma()
+            {
+                let fitting = fitting(opened.sides(), opened.header.orientation, size);
+                return self.jpeg_planes(encoded, &opened, (&fitting, chroma), place);
+            }
+        }
+        self.jpeg_pixels(encoded, &opened, task, place)
+    }
+
+    fn jpeg_as_it_is(
+        &mut self,
+        encoded: &[u8],
+        opened: &Opened,
+        place: &mut dyn Place,
+    ) -> Result<Form, Rejection> {
+        let mut form = Form::flat(Kind::Jpeg, encoded.len() as u64);
+        form.orientation = opened.header.orientation;
+        form.dims = [opened.header.height, opened.header.width, 0, 0];
+        self.limits.room(place, form.bytes)?.copy_from_slice(encoded);
+        Ok(form)
+    }
+
+    fn jpeg_planes(
+        &mut self,
+        encoded: &[u8],
+        opened: &Opened,
+        (fitting, chroma): (&Fitting, u8),
+        place: &mut dyn Place,
+    ) -> Result<Form, Rejection> {
+        let (width, height) = opened.sides();
+        // Whoever finishes the planes knows whole pixels only: what does not divide evenly would shift the picture.
+        let even = |by: &u32| width.is_multiple_of(*by) && height.is_multiple_of(*by);
+        // The chroma, too, stays at or above the target; planes shrink it along with the luma, pixels do not.
+        let halves = if matches!(chroma, 0 | 3) { 1 } else { 2 };
+        let most = shrink(fitting, opened.header.orientation) / halves;
+        let by = [8, 4, 2].into_iter().filter(|by| *by <= most).find(even).unwrap_or(1);
+        let form = planes_form((width / by, height / by), chroma, opened.header.orientation);
+        let target = self.limits.room(place, form.bytes)?;
+        let began = Instant::now();
+        let decoded = self.jpegs.planes(encoded, opened, by, target);
+        self.spent.decode += began.elapsed();
+        decoded.map(|()| form)
+    }
+
+    fn jpeg_pixels(
+        &mut self,
+        encoded: &[u8],
+        opened: &Opened,
+        task: Task,
+        place: &mut dyn Place,
+    ) -> Result<Form, Rejection> {
+        let orientation = opened.header.orientation;
+        let Some(size) = task.size else { return self.jpeg_whole(encoded, opened, task, place) };
+        let fitting = fitting(opened.sides(), orientation, size);
+        let by = shrink(&fitting, orientation);
+        let sides = opened.shrunk(by);
+        let used = fitting.used.shrunk(by);
+        if orientation == 1 && sides == (size.width, size.height) && used.is_whole(sides) {
+            let form = Form::image(Element::U8, sides.0, sides.1, task.wanted.channels());
+            let target = self.limits.room(place, form.bytes)?;
+            return self.jpeg_into(encoded, opened, (by, task.wanted), target).map(|()| form);
+        }
+        let mut pixels = std::mem::take(&mut self.pixels);
+        let target = stretch_to(&mut pixels, bytes_of(sides, task.wanted.channels()));
+        let shaped = self.jpeg_into(encoded, opened, (by, task.wanted), target).and_then(|()| {
+            let began = Instant::now();
+            let picture = Picture { pixels: target, sides, wanted: task.wanted, orientation };
+            let shaped = self.shaper.resize(picture, used, (size, &fitting), &self.limits, place);
+            self.spent.resize += began.elapsed();
+            shaped
+        });
+        self.pixels = pixels;
+        shaped
+    }
+
+    /// As large as it is.
+    fn jpeg_whole(
+        &mut self,
+        encoded: &[u8],
+        opened: &Opened,
+        task: Task,
+        place: &mut dyn Place,
+    ) -> Result<Form, Rejection> {
+        let orientation = opened.header.orientation;
+        let (width, height) = oriented(opened.sides(), orientation);
+        let form = Form::image(Element::U8, width, height, task.wanted.channels());
+        let target = self.limits.room(place, form.bytes)?;
+        if orientation == 1 {
+            return self.jpeg_into(encoded, opened, (1, task.wanted), target).map(|()| form);
+        }
+        let mut pixels = std::mem::take(&mut self.pixels);
+        let lying = stretch_to(&mut pixels, target.len());
+        let decoded = self.jpeg_into(encoded, opened, (1, task.wanted), lying);
+        if decoded.is_ok() {
+            let began = Instant::now();
+            let pixel = task.wanted.channels() as usize;
+            turn(lying, opened.sides(), pixel, orientation, target, width as usize * pixel);
+            self.spent.resize += began.elapsed();
+        }
+        self.pixels = pixels;
+        decoded.map(|()| form)
+    }
+
+    /// Decodes into `target`, which has the bytes for it. Ink goes through a buffer of its own.
+    fn jpeg_into(
+        &mut self,
+        encoded: &[u8],
+        opened: &Opened,
+        (by, wanted): (u32, Wanted),
+        target: &mut [u8],
+    ) -> Result<(), Rejection> {
+        let began = Instant::now();
+        let decoded = if matches!(opened.colours, Colorspace::CMYK | Colorspace::YCCK) {
+            let ink = stretch_to(&mut self.raw, bytes_of(opened.shrunk(by), 4));
+            self.jpegs.pixels(encoded, opened, (by, PixelFormat::CMYK), ink).map(|()| {
+                let layout = Layout { colour: Colour::InvertedCmyk, element: Element::U8 };
+                convert(ink, layout, wanted, target);
+            })
+        } else {
+            let format = match wanted {
+                Wanted::Rgb => PixelFormat::RGB,
+                Wanted::Gray => PixelFormat::GRAY,
+            };
+            self.jpegs.pixels(encoded, opened, (by, format), target)
+        };
+        self.spent.decode += began.elapsed();
+        decoded
+    }
+}
+
+impl Opened {
+    const fn sides(&self) -> (u32, u32) {
+        (self.header.width, self.header.height)
+    }
+
+    const fn shrunk(&self, by: u32) -> (u32, u32) {
+        (self.header.width.div_ceil(by), self.header.height.div_ceil(by))
+    }
+
+    /// The protocol's number for how its chroma is subsampled; none if its planes cannot be described with one.
+    const fn chroma(&self) -> Option<u8> {
+        match (self.colours, self.subsamp) {
+            (Colorspace::Gray, Subsamp::Gray) => Some(3),
+            (Colorspace::YCbCr, Subsamp::None) => Some(0),
+            (Colorspace::YCbCr, Subsamp::Sub2x1) => Some(1),
+            (Colorspace::YCbCr, Subsamp::Sub2x2) => Some(2),
+            (Colorspace::YCbCr, Subsamp::Sub1x2) => Some(4),
+            _ => None,
+        }
+    }
+
+    /// Whether any decoder will make the same of it. Where the header had to be mended, the file is odd. That its end
+    /// is there, the caller checks; what is broken in between, the worker will see.
+    const fn travels(&self) -> bool {
+        self.header.baseline && !self.mended && matches!(self.chroma(), Some(0..=3))
+    }
+}
+
+/// How planes of these sides lie: luma rounded up to what the chroma covers.
+const fn planes_form((width, height): (u32, u32), chroma: u8, orientation: u8) -> Form {
+    let (across, down) = match chroma {
+        1 => (2, 1),
+        2 => (2, 2),
+        4 => (1, 2),
+        _ => (1, 1),
+    };
+    let (chroma_width, chroma_height) =
+        if chroma == 3 { (0, 0) } else { (width.div_ceil(across), height.div_ceil(down)) };
+    let luma = width.next_multiple_of(across) as u64 * height.next_multiple_of(down) as u64;
+    let bytes = luma + 2 * chroma_width as u64 * chroma_height as u64;
+    let dims = [height, width, chroma_height, chroma_width];
+    Form { kind: Kind::Planes, element: Element::U8, orientation, chroma, dims, ndim: 0, bytes }
+}
+
+const fn bytes_of(sides: (u32, u32), channels: u32) -> usize {
+    sides.0 as usize * sides.1 as usize * channels as usize
+}

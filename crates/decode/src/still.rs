@@ -1,0 +1,98 @@
+//! PNG, WebP and BMP by the `image` crate: what is known before the pixels are read, and how to read them.
+
+use std::io::Cursor;
+
+use image::codecs::{bmp::BmpDecoder, png::PngDecoder, webp::WebPDecoder};
+use image::{ColorType, ImageDecoder, ImageError};
+
+use crate::colour::{Colour, Layout};
+use crate::{Element, Limits, Rejection, exif};
+
+/// Beyond the picture itself: what a decoder may need for tables and rows.
+const WORKING_ROOM: u64 = 64 << 20;
+
+/// Writes an image's pixels into a slice of exactly their size.
+pub(crate) type ReadPixels<'a> = Box<dyn FnOnce(&mut [u8]) -> Result<(), Rejection> + 'a>;
+
+/// An image whose header is known; its pixels come when they are asked for.
+pub(crate) struct Still<'a> {
+    /// Width and height as stored.
+    pub(crate) sides: (u32, u32),
+    /// How its pixels will lie.
+    pub(crate) layout: Layout,
+    /// How they are to be turned.
+    pub(crate) orientation: u8,
+    /// How to get them.
+    pub(crate) read: ReadPixels<'a>,
+}
+
+pub(crate) fn png<'a>(encoded: &'a [u8], limits: &Limits) -> Result<Still<'a>, Rejection> {
+    let decoder = PngDecoder::with_limits(Cursor::new(encoded), allowed(limits))
+        .map_err(|error| broken("PNG", &error))?;
+    still(decoder, "PNG", limits)
+}
+
+pub(crate) fn webp<'a>(encoded: &'a [u8], limits: &Limits) -> Result<Still<'a>, Rejection> {
+    let decoder = WebPDecoder::new(Cursor::new(encoded)).map_err(|error| broken("WebP", &error))?;
+    still(decoder, "WebP", limits)
+}
+
+pub(crate) fn bmp<'a>(encoded: &'a [u8], limits: &Limits) -> Result<Still<'a>, Rejection> {
+    let decoder = BmpDecoder::new(Cursor::new(encoded)).map_err(|error| broken("BMP", &error))?;
+    still(decoder, "BMP", limits)
+}
+
+fn still<'a>(
+    mut decoder: impl ImageDecoder + 'a,
+    name: &'static str,
+    limits: &Limits,
+) -> Result<Still<'a>, Rejection> {
+    let sides = decoder.dimensions();
+    limits.check_pixels(sides.0, sides.1)?;
+    decoder.set_limits(allowed(limits)).map_err(|error| broken(name, &error))?;
+    // A picture whose notes are damaged is still a picture.
+    let orientation = decoder.exif_metadata().ok().flatten().map_or(1, |block| exif::orientation(&block));
+    let layout = layout(decoder.color_type())?;
+    let read = move |target: &mut [u8]| decoder.read_image(target).map_err(|error| broken(name, &error));
+    Ok(Still { sides, layout, orientation, read: Box::new(read) })
+}
+
+fn allowed(limits: &Limits) -> image::Limits {
+    let mut allowed = image::Limits::default();
+    // 16 bits in four channels are the most a pixel can have.
+    allowed.max_alloc = Some(limits.max_pixels.saturating_mul(8).saturating_add(WORKING_ROOM));
+    allowed
+}
+
+fn layout(kind: ColorType) -> Result<Layout, Rejection> {
+    let (colour, element) = match kind {
+        ColorType::L8 => (Colour::Gray, Element::U8),
+        ColorType::La8 => (Colour::GrayAlpha, Element::U8),
+        ColorType::Rgb8 => (Colour::Rgb, Element::U8),
+        ColorType::Rgba8 => (Colour::Rgba, Element::U8),
+        ColorType::L16 => (Colour::Gray, Element::U16),
+        ColorType::La16 => (Colour::GrayAlpha, Element::U16),
+        ColorType::Rgb16 => (Colour::Rgb, Element::U16),
+        ColorType::Rgba16 => (Colour::Rgba, Element::U16),
+        other => return Err(Rejection::broken(format!("pixels of the kind {other:?} are not decoded"))),
+    };
+    Ok(Layout { colour, element })
+}
+
+/// Why samples like these are not brought to 8 bits.
+pub(crate) fn not_eight_bits(layout: Layout) -> String {
+    format!(
+        "{:?} samples have no fixed range to bring to 8 bits; decode it as `gray` without a size, or give the model its own load(path)",
+        layout.element
+    )
+}
+
+fn broken(name: &str, error: &ImageError) -> Rejection {
+    let said = error.to_string();
+    let cut =
+        matches!(error, ImageError::IoError(error) if error.kind() == std::io::ErrorKind::UnexpectedEof);
+    if cut || said.contains("unexpected end of file") || said.contains("UnexpectedEof") {
+        return Rejection::broken(format!("truncated: the {name}'s data ends too early"));
+    }
+    Rejection::broken(format!("broken {name}: {said}"))
+}

@@ -1,0 +1,89 @@
+//! What each thread is decoding, in a small file that outlives the process: after a crash it tells which item did it.
+//!
+//! Written through the page cache, which a crash of the process does not harm. Not meant to survive the machine's.
+
+use std::fs::{File, OpenOptions};
+use std::io;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::path::Path;
+
+/// No item.
+const NOTHING: u64 = u64::MAX;
+
+/// The file, open for writing. Eight bytes per thread: the item's number, or all ones.
+#[derive(Debug)]
+pub struct InHand {
+    file: File,
+    threads: u32,
+}
+
+impl InHand {
+    /// Begins anew, with nothing in any hand. Read [`InHand::left_by`] first.
+    pub fn create(path: &Path, threads: u32) -> io::Result<Self> {
+        let said = |verb: &str, error: io::Error| {
+            io::Error::new(error.kind(), format!("cannot {verb} {}: {error}", path.display()))
+        };
+        let mut options = OpenOptions::new();
+        options.write(true).create(true).truncate(true).mode(0o600);
+        let file = options.open(path).map_err(|error| said("create", error))?;
+        let nothing = vec![0xFF; threads as usize * size_of::<u64>()];
+        file.write_all_at(&nothing, 0).map_err(|error| said("write", error))?;
+        Ok(Self { file, threads })
+    }
+
+    /// The items a feeder that crashed had in hand, in order. None if there is no such file.
+    pub fn left_by(path: &Path) -> io::Result<Vec<u64>> {
+        let bytes = match std::fs::read(path) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
+            read => read.map_err(|error| {
+                io::Error::new(error.kind(), format!("cannot read {}: {error}", path.display()))
+            })?,
+        };
+        let (numbers, _torn) = bytes.as_chunks();
+        let mut left: Vec<u64> = numbers.iter().copied().map(u64::from_le_bytes).collect();
+        left.retain(|number| *number != NOTHING);
+        left.sort_unstable();
+        left.dedup();
+        Ok(left)
+    }
+
+    /// The thread begins with an item.
+    pub(super) fn take(&self, thread: usize, number: u64) {
+        if thread < self.threads as usize {
+            // A disk that is full must not stop the map for the sake of a better guess after a crash.
+            let _ = self.file.write_all_at(&number.to_le_bytes(), (thread * size_of::<u64>()) as u64);
+        }
+    }
+
+    /// The thread is through with it.
+    pub(super) fn put_down(&self, thread: usize) {
+        self.take(thread, NOTHING);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_in_hand_is_found_again() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("in-hand");
+        assert_eq!(InHand::left_by(&path).unwrap(), Vec::<u64>::new());
+        let hands = InHand::create(&path, 3).unwrap();
+        hands.take(0, 17);
+        hands.take(1, 4);
+        hands.take(2, 9);
+        hands.put_down(0);
+        hands.take(3, 99);
+        assert_eq!(InHand::left_by(&path).unwrap(), [4, 9]);
+    }
+
+    #[test]
+    fn a_torn_file_tells_what_it_can() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("in-hand");
+        std::fs::write(&path, [7, 0, 0, 0, 0, 0, 0, 0, 1, 2]).unwrap();
+        assert_eq!(InHand::left_by(&path).unwrap(), [7]);
+    }
+}

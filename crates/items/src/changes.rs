@@ -1,0 +1,135 @@
+//! What changed in the inputs since their items were frozen. Lists, tables and shards count as unchanged
+//! while length and time are; otherwise they are read again and their items compared. Directories and globs
+//! are walked again. What the items' own files hold is not looked at.
+
+use std::ffi::OsString;
+use std::io;
+use std::os::unix::ffi::{OsStrExt, OsStringExt};
+
+use gpulane_model::Decode;
+
+use crate::gather::{Taker, each_path, gather, members};
+use crate::input::{Source, resolve};
+use crate::list::{Archive, ItemList, Origin};
+use crate::problem::Stop;
+use crate::record::Found;
+use crate::stamp::Stamp;
+use crate::{Wanted, escape};
+
+/// What is different from when the list was frozen, a sentence each; empty: nothing.
+pub fn changes(list: &ItemList, wanted: &Wanted) -> io::Result<Vec<String>> {
+    let meta = list.meta();
+    let mut told = Vec::new();
+    let base = escape::escape(wanted.base.as_os_str().as_bytes());
+    if meta.inputs != wanted.inputs {
+        told.push(format!("the inputs were {}, now {}", meta.inputs.join(" "), wanted.inputs.join(" ")));
+    }
+    if meta.base != base {
+        told.push(format!("inputs were relative to {}, now to {base}", meta.base));
+    }
+    if meta.values != (wanted.decode == Some(Decode::Value)) {
+        told.push("whether inputs hold texts or paths (decode `value`)".to_owned());
+    }
+    if !told.is_empty() {
+        return Ok(told);
+    }
+    for origin in &meta.origins {
+        told.extend(change_of(origin, wanted)?);
+    }
+    for archive in &meta.archives {
+        told.extend(change_of_archive(archive, wanted)?);
+    }
+    Ok(told)
+}
+
+fn change_of(origin: &Origin, wanted: &Wanted) -> io::Result<Option<String>> {
+    let input = &origin.input;
+    let source = match resolve(input, wanted) {
+        Ok(source) => source,
+        Err(Stop::Input(what, _)) => return Ok(Some(format!("`{input}`: {what}"))),
+        Err(Stop::Taker(error)) => return Err(error),
+    };
+    if unchanged(origin, wanted, &source) {
+        return Ok(None);
+    }
+    let mut digest = Digest::default();
+    match gather(&source, wanted, &mut digest) {
+        Err(Stop::Input(what, _)) => return Ok(Some(format!("`{input}`: {what}"))),
+        Err(Stop::Taker(error)) => return Err(error),
+        Ok(()) => {}
+    }
+    let (items, shards) = (digest.items, digest.shards);
+    if digest.hasher.finalize() == origin.digest {
+        return Ok(None);
+    }
+    // Members are counted in the frozen list, shards are not read again here.
+    Ok(Some(if shards == 0 && items != origin.items {
+        format!("`{input}`: {} items when the run began, {items} now", origin.items)
+    } else {
+        format!("`{input}`: other items than when the run began, or in another order")
+    }))
+}
+
+/// Whether the same lists and tables are there, as old and as long as they were. What cannot be looked at is
+/// not.
+fn unchanged(origin: &Origin, wanted: &Wanted, source: &Source) -> bool {
+    let mut stamps = Vec::new();
+    let mut look = |name: &[u8]| {
+        let path = wanted.base.join(OsString::from_vec(name.to_vec()));
+        stamps.push(Stamp::of(name, &path).map_err(Stop::Taker)?);
+        Ok(())
+    };
+    let looked = match source {
+        Source::List(list) => look(list.as_bytes()),
+        Source::Tables(tables, _) => each_path(tables, wanted, &mut look),
+        Source::Paths(_) => return false,
+    };
+    looked.is_ok() && stamps == origin.files
+}
+
+fn change_of_archive(archive: &Archive, wanted: &Wanted) -> io::Result<Option<String>> {
+    let shown = &archive.stamp.path;
+    let name = escape::unescape(shown).unwrap_or_default().into_owned();
+    let path = wanted.base.join(OsString::from_vec(name.clone()));
+    match Stamp::of(&name, &path) {
+        Ok(stamp) if stamp == archive.stamp => return Ok(None),
+        Err(error) => return Ok(Some(format!("{shown}: {error}"))),
+        Ok(_) => {}
+    }
+    let mut digest = Digest::default();
+    match members(&name, &path, wanted.decode, &mut digest) {
+        Err(Stop::Input(what, _)) => Ok(Some(what)),
+        Err(Stop::Taker(error)) => Err(error),
+        Ok(()) if Some(digest.hasher.finalize()) == archive.digest => Ok(None),
+        Ok(()) => Ok(Some(format!(
+            "{shown}: {} items when the run began, {} now, or in other places",
+            archive.items, digest.items
+        ))),
+    }
+}
+
+/// The same digest as was made when the list was frozen.
+#[derive(Default)]
+struct Digest {
+    hasher: crc32fast::Hasher,
+    items: u64,
+    shards: u64,
+    line: Vec<u8>,
+}
+
+impl Taker for Digest {
+    fn item(&mut self, found: Found<'_>) -> io::Result<()> {
+        self.items += 1;
+        self.line.clear();
+        found.write(&mut self.line, 0);
+        self.hasher.update(&self.line);
+        Ok(())
+    }
+
+    fn shard(&mut self, shard: Stamp) -> io::Result<bool> {
+        self.shards += 1;
+        self.hasher.update(shard.path.as_bytes());
+        self.hasher.update(b"\n");
+        Ok(false)
+    }
+}

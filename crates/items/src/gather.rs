@@ -1,0 +1,135 @@
+//! Goes through one input and hands every item of it to a taker, in order, holding one at a time.
+
+use std::ffi::OsString;
+use std::fs::File;
+use std::io;
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
+
+use gpulane_model::Decode;
+
+use crate::input::{Paths, Source};
+use crate::lines::Lines;
+use crate::problem::Stop;
+use crate::record::Found;
+use crate::stamp::Stamp;
+use crate::table::Kind;
+use crate::{Wanted, shard};
+
+/// Who wants the items.
+pub(crate) trait Taker {
+    /// Takes one; an error ends the gathering.
+    fn item(&mut self, found: Found<'_>) -> io::Result<()>;
+    /// A shard comes next; whether its members are wanted.
+    fn shard(&mut self, shard: Stamp) -> io::Result<bool>;
+    /// A list or table is read next.
+    fn reading(&mut self, _file: Stamp) {}
+}
+
+/// Hands over every item of the source. A taker that answers [`io::ErrorKind::Interrupted`] has had enough.
+pub(crate) fn gather(source: &Source, wanted: &Wanted, taker: &mut dyn Taker) -> Result<(), Stop> {
+    let done = match source {
+        Source::Paths(paths) => each_path(paths, wanted, &mut |name| file(name, wanted, taker)),
+        Source::List(list) => lines(list, wanted, taker),
+        Source::Tables(tables, column) => {
+            each_path(tables, wanted, &mut |name| rows(name, column, wanted, taker))
+        }
+    };
+    match done {
+        Err(Stop::Taker(error)) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
+        done => done,
+    }
+}
+
+pub(crate) fn each_path(
+    paths: &[Paths],
+    wanted: &Wanted,
+    each: &mut dyn FnMut(&[u8]) -> Result<(), Stop>,
+) -> Result<(), Stop> {
+    for path in paths {
+        match path {
+            Paths::File(name) => each(name.as_bytes())?,
+            Paths::Matching(glob) => glob.walk(wanted.base, each)?,
+        }
+    }
+    Ok(())
+}
+
+/// A file by its name: an item, or a shard of them.
+fn file(name: &[u8], wanted: &Wanted, taker: &mut dyn Taker) -> Result<(), Stop> {
+    if !name.to_ascii_lowercase().ends_with(b".tar") {
+        return taker.item(Found::File(name)).map_err(Stop::Taker);
+    }
+    let path = wanted.base.join(OsString::from_vec(name.to_vec()));
+    let stamp = Stamp::of(name, &path).map_err(Stop::io("look at", &path))?;
+    if !taker.shard(stamp).map_err(Stop::Taker)? {
+        return Ok(());
+    }
+    members(name, &path, wanted.decode, taker)
+}
+
+/// The items of a shard.
+pub(crate) fn members(
+    name: &[u8],
+    path: &Path,
+    decode: Option<Decode>,
+    taker: &mut dyn Taker,
+) -> Result<(), Stop> {
+    let mut full = [name, b"/"].concat();
+    let prefix = full.len();
+    shard::read(path, decode, &mut |member, offset, bytes| {
+        full.truncate(prefix);
+        full.extend_from_slice(member);
+        taker.item(Found::Member { name: &full, offset, bytes }).map_err(Stop::Taker)
+    })
+}
+
+/// The items of a list file.
+fn lines(list: &str, wanted: &Wanted, taker: &mut dyn Taker) -> Result<(), Stop> {
+    let path = wanted.base.join(list);
+    taker.reading(Stamp::of(list.as_bytes(), &path).map_err(Stop::io("look at", &path))?);
+    let mut lines = Lines::new(File::open(&path).map_err(Stop::io("open", &path))?);
+    while let Some((number, line)) = lines.next().map_err(Stop::io("read", &path))? {
+        if !line.is_empty() {
+            text(line, wanted, taker, || format!("{list}, line {number}")).map_err(Stop::Taker)?;
+        }
+    }
+    Ok(())
+}
+
+/// The items of a table.
+fn rows(name: &[u8], column: &str, wanted: &Wanted, taker: &mut dyn Taker) -> Result<(), Stop> {
+    let path = wanted.base.join(OsString::from_vec(name.to_vec()));
+    let shown = crate::escape::shown(name);
+    let Some(kind) = Kind::of(&shown) else {
+        return Err(Stop::input(
+            format!("{shown} is no table"),
+            "name .csv, .tsv, .jsonl, .ndjson or .parquet files",
+        ));
+    };
+    taker.reading(Stamp::of(name, &path).map_err(Stop::io("look at", &path))?);
+    kind.read(&path, column, &mut |number, cell| {
+        let named = || format!("{shown}:{column}, row {number}");
+        match cell {
+            Ok(value) => text(value, wanted, taker, named),
+            Err(reason) => taker.item(Found::Bad { name: &named(), reason: &reason }),
+        }
+        .map_err(Stop::Taker)
+    })
+}
+
+/// A line or cell: a path, or the text that is the item itself.
+fn text(
+    value: &[u8],
+    wanted: &Wanted,
+    taker: &mut dyn Taker,
+    named: impl FnOnce() -> String,
+) -> io::Result<()> {
+    if wanted.decode != Some(Decode::Value) {
+        return taker.item(Found::File(value));
+    }
+    match std::str::from_utf8(value) {
+        Ok(text) => taker.item(Found::Value(text)),
+        Err(_) => taker.item(Found::Bad { name: &named(), reason: "it is not UTF-8 text" }),
+    }
+}

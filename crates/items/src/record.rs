@@ -1,0 +1,78 @@
+//! One item as one line of `items.list`: a letter for its place, then fields with tabs between them.
+//!
+//! `f NAME` a file, `m NAME ARCHIVE OFFSET BYTES` within a shard, `v TEXT` a text, `b NAME REASON` a bad one.
+
+use std::ffi::OsString;
+use std::io::Write;
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
+
+use crate::escape::{escape_into, shown, unescape};
+use crate::{Item, Place};
+
+/// An item as an input gives it.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Found<'a> {
+    File(&'a [u8]),
+    /// Of the shard that was announced last.
+    Member {
+        name: &'a [u8],
+        offset: u64,
+        bytes: u64,
+    },
+    Value(&'a str),
+    Bad {
+        name: &'a str,
+        reason: &'a str,
+    },
+}
+
+impl Found<'_> {
+    /// Appends it as a line.
+    pub(crate) fn write(&self, out: &mut Vec<u8>, archive: u32) {
+        match self {
+            Self::File(name) => {
+                out.extend_from_slice(b"f\t");
+                escape_into(out, name);
+            }
+            Self::Member { name, offset, bytes } => {
+                out.extend_from_slice(b"m\t");
+                escape_into(out, name);
+                // A vector takes everything.
+                let _ = write!(out, "\t{archive}\t{offset}\t{bytes}");
+            }
+            Self::Value(text) => {
+                out.extend_from_slice(b"v\t");
+                escape_into(out, text.as_bytes());
+            }
+            Self::Bad { name, reason } => {
+                out.extend_from_slice(b"b\t");
+                escape_into(out, name.as_bytes());
+                out.push(b'\t');
+                escape_into(out, reason.as_bytes());
+            }
+        }
+        out.push(b'\n');
+    }
+}
+
+/// The item in a line without its newline; `None` if it is no such line.
+pub(crate) fn read(line: &[u8], number: u64, base: &Path) -> Option<Item> {
+    let line = std::str::from_utf8(line).ok()?;
+    let mut fields = line.split('\t');
+    let letter = fields.next()?;
+    let first = unescape(fields.next()?)?;
+    let name = shown(&first);
+    let place = match letter {
+        "f" => Place::File(base.join(OsString::from_vec(first.into_owned()))),
+        "m" => Place::Member {
+            archive: fields.next()?.parse().ok()?,
+            offset: fields.next()?.parse().ok()?,
+            bytes: fields.next()?.parse().ok()?,
+        },
+        "v" => Place::Value(String::from_utf8(first.into_owned()).ok()?),
+        "b" => Place::Bad(shown(&unescape(fields.next()?)?)),
+        _ => return None,
+    };
+    fields.next().is_none().then_some(Item { number, name, place })
+}

@@ -1,0 +1,186 @@
+//! Tables whose column names the items.
+
+use std::fs::File;
+use std::path::Path;
+use std::sync::Arc;
+
+use gpulane_items::{Item, Place};
+use gpulane_model::Decode;
+use parquet::basic::Compression;
+use parquet::data_type::{ByteArray, ByteArrayType};
+use parquet::file::properties::WriterProperties;
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+
+use crate::place::{Scene, reason};
+
+/// Names of good ones, reasons of bad ones.
+fn told(items: &[Item]) -> Vec<&str> {
+    items
+        .iter()
+        .map(|item| if let Place::File(_) = item.place { item.name.as_str() } else { reason(item) })
+        .collect()
+}
+
+#[test]
+fn a_csv_column_names_items_and_bad_rows_stay() {
+    let scene = Scene::new(&[]);
+    scene.write("t.csv", "id,path\n1,a.jpg\n2,\"b, c.jpg\"\n3,\n4\n5,\"two\nlines\"\n");
+    let items = scene.items(&["t.csv:path"]);
+    assert_eq!(
+        told(&items),
+        ["a.jpg", "b, c.jpg", "`path` is empty in row 3", "row 4 has no `path`", "two\nlines"]
+    );
+    assert_eq!(items[2].name, "t.csv:path, row 3");
+}
+
+#[test]
+fn a_tsv_is_a_table_too() {
+    let scene = Scene::new(&[]);
+    scene.write("t.tsv", "id\tpath\n1\ta.jpg\n");
+    assert_eq!(scene.names(&["t.tsv:path"]), ["a.jpg"]);
+}
+
+#[test]
+fn json_lines_are_searched_by_key_and_key_of_key() {
+    let scene = Scene::new(&[]);
+    let lines = [
+        r#"{"path": "a.jpg", "x": {"y": "n1", "path": "no"}}"#,
+        r#"{"other": 1}"#,
+        r#"{"path": null}"#,
+        r#"{"path": ["a"]}"#,
+        "no json",
+        "",
+        r#"{"path": "", "x.y": "dotted"}"#,
+        r#"{"path": "\u00e9\n.jpg", "x": {"y": {"z": 1}}}"#,
+        r#"{"path": 7, "x": "flat"}"#,
+    ];
+    scene.write("t.jsonl", lines.join("\n"));
+    let items = scene.items(&["t.jsonl:path"]);
+    let told: Vec<_> = told(&items);
+    assert_eq!(told[0], "a.jpg");
+    assert_eq!(
+        told[1..4],
+        ["line 2 has no `path`", "`path` is null in line 3", "`path` is no text in line 4"]
+    );
+    assert!(told[4].starts_with("line 5 is no JSON"), "{told:?}");
+    assert_eq!(told[5..], ["`path` is empty in line 7", "é\n.jpg", "7"]);
+    let items = scene.items(&["t.jsonl:x.y"]);
+    assert_eq!(items[0].name, "n1");
+    assert_eq!(items[5].name, "dotted");
+    assert_eq!(items.len(), 8);
+}
+
+/// A table with an optional text, a number and a nested text.
+pub(crate) fn write_parquet(path: &Path, rows: &[Option<&str>], compression: Compression) {
+    let schema = "message t {
+        optional binary path (UTF8);
+        required int64 n;
+        optional group a { optional binary b (UTF8); }
+        optional group l (LIST) { repeated group list { optional binary item (UTF8); } }
+    }";
+    let schema = Arc::new(parse_message_type(schema).unwrap());
+    let properties = Arc::new(WriterProperties::builder().set_compression(compression).build());
+    let mut writer = SerializedFileWriter::new(File::create(path).unwrap(), schema, properties).unwrap();
+    for rows in rows.chunks(3) {
+        let mut group = writer.next_row_group().unwrap();
+        let texts: Vec<ByteArray> = rows.iter().flatten().map(|text| ByteArray::from(*text)).collect();
+        let levels =
+            |most: i16| rows.iter().map(|row| if row.is_some() { most } else { 0 }).collect::<Vec<_>>();
+        let mut at = 0;
+        while let Some(mut column) = group.next_column().unwrap() {
+            match at {
+                0 => _ = column.typed::<ByteArrayType>().write_batch(&texts, Some(&levels(1)), None).unwrap(),
+                1 => {
+                    let numbers = vec![1; rows.len()];
+                    column
+                        .typed::<parquet::data_type::Int64Type>()
+                        .write_batch(&numbers, None, None)
+                        .unwrap();
+                }
+                2 => _ = column.typed::<ByteArrayType>().write_batch(&texts, Some(&levels(2)), None).unwrap(),
+                _ => {
+                    let none = vec![0; rows.len()];
+                    column.typed::<ByteArrayType>().write_batch(&[], Some(&none), Some(&none)).unwrap();
+                }
+            }
+            column.close().unwrap();
+            at += 1;
+        }
+        group.close().unwrap();
+    }
+    writer.close().unwrap();
+}
+
+#[test]
+fn a_parquet_column_names_items_whatever_its_compression() {
+    let scene = Scene::new(&[]);
+    let rows = [Some("a.jpg"), None, Some("c.jpg"), Some(""), Some("e.jpg")];
+    for compression in [
+        Compression::UNCOMPRESSED,
+        Compression::SNAPPY,
+        Compression::ZSTD(parquet::basic::ZstdLevel::default()),
+        Compression::GZIP(parquet::basic::GzipLevel::default()),
+        Compression::LZ4_RAW,
+    ] {
+        write_parquet(&scene.base().join("t.parquet"), &rows, compression);
+        let wanted = ["a.jpg", "`path` is null in row 2", "c.jpg", "`path` is empty in row 4", "e.jpg"];
+        assert_eq!(told(&scene.items(&["t.parquet:path"])), wanted, "{compression:?}");
+        assert_eq!(scene.names(&["t.parquet:a.b"])[4], "e.jpg");
+    }
+}
+
+#[test]
+fn a_table_without_a_column_says_which_there_are() {
+    let scene = Scene::new(&[]);
+    scene.write("t.csv", "id,file name\n1,a\n");
+    scene.write("t.jsonl", "{\"a\": 1}\n{\"b\": 2}\n");
+    write_parquet(&scene.base().join("t.parquet"), &[], Compression::UNCOMPRESSED);
+    for (input, words) in [
+        ("t.csv", "It has `id`, `file name`; write `t.csv:id`"),
+        ("t.csv", "list file"),
+        ("t.jsonl", "`a`, `b`"),
+        ("t.parquet", "`path`, `n`, `a.b`"),
+        ("t.csv:path", "has no column `path`; its columns are `id`, `file name`"),
+        ("t.jsonl:c", "has no column `c`; its columns are `a`, `b`"),
+        ("t.parquet:c", "has no column `c`; its columns are `path`"),
+    ] {
+        let told = scene.mistake(input);
+        assert!(told.contains(words), "{input}: {told}");
+    }
+}
+
+#[test]
+fn a_parquet_column_that_is_no_text_is_refused() {
+    let scene = Scene::new(&[]);
+    write_parquet(&scene.base().join("t.parquet"), &[Some("a")], Compression::UNCOMPRESSED);
+    assert!(scene.mistake("t.parquet:n").contains("INT64, not text"));
+    assert!(scene.mistake("t.parquet:l.list.item").contains("lists"));
+}
+
+#[test]
+fn a_glob_of_tables_is_read_table_by_table() {
+    let scene = Scene::new(&[]);
+    scene.write("t/2.csv", "path\nc\n");
+    scene.write("t/1.csv", "path\na\nb\n");
+    assert_eq!(scene.names(&["t/*.csv:path"]), ["a", "b", "c"]);
+    assert_eq!(scene.names(&["t/{2,1}.csv:path"]), ["c", "a", "b"]);
+}
+
+#[test]
+fn with_value_a_column_holds_the_texts() {
+    let mut scene = Scene::new(&[]);
+    scene.decode = Some(Decode::Value);
+    scene.write("t.csv", "text\n\"one\ntwo\"\n");
+    assert_eq!(scene.items(&["t.csv:text"])[0].place, Place::Value("one\ntwo".to_owned()));
+}
+
+#[test]
+fn a_quote_that_is_never_closed_does_not_take_all_memory() {
+    let scene = Scene::new(&[]);
+    let mut table = b"path\na.jpg\n\"".to_vec();
+    table.resize(70 << 20, b'x');
+    scene.write("t.csv", &table);
+    let problems = scene.freeze(&["t.csv:path"]).unwrap_err();
+    assert!(problems[0].what.contains("quote not closed"), "{problems:?}");
+}

@@ -1,0 +1,79 @@
+//! How far a map has come, folded from its events.
+
+use crate::Event;
+
+/// How far a map has come, as far as that is durable.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct MapState {
+    /// How many items there are; `None`: they were not listed yet.
+    pub items: Option<u64>,
+    /// How many of them are settled, in results or failed.
+    pub settled: u64,
+    /// Items with a result.
+    pub rows: u64,
+    /// Items that failed.
+    pub failed: u64,
+    /// How many commits the journal knows of.
+    pub commits: u64,
+    /// Failures the journal names one by one; there is a limit to them.
+    pub named: u64,
+    /// Items that failed are to be tried again, and no feeder has begun with that.
+    pub again: bool,
+    /// Why it did not go on, if it did not.
+    pub stopped: Option<String>,
+    /// It is complete: the line that sums it up.
+    pub finished: Option<String>,
+}
+
+impl MapState {
+    /// Takes in one event of this map.
+    pub(crate) fn apply(&mut self, event: &Event) {
+        match event {
+            Event::MapOpened { items, settled, .. } => {
+                (self.items, self.settled, self.again) = (Some(*items), *settled, false);
+                self.stopped = None;
+            }
+            Event::ItemFailed { .. } => self.named += 1,
+            Event::BatchCommitted { rows, failed, .. } => {
+                self.commits += 1;
+                self.rows += rows;
+                self.failed += failed;
+                self.settled += rows + failed;
+            }
+            Event::MapFinished { rows, failed, summary, .. } => {
+                (self.rows, self.failed, self.settled) = (*rows, *failed, rows + failed);
+                self.finished = Some(summary.clone());
+            }
+            Event::MapStopped { because, .. } => self.stopped = Some(because.clone()),
+            Event::MapReopened { .. } => {
+                self.settled = self.settled.saturating_sub(self.failed);
+                (self.failed, self.again, self.finished) = (0, true, None);
+            }
+            _ => {}
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn committed(commit: u64, rows: u64, failed: u64) -> Event {
+        Event::BatchCommitted { stage: "map".into(), commit, part: None, rows, failed }
+    }
+
+    #[test]
+    fn a_map_taken_up_again_owes_what_failed() {
+        let mut map = MapState::default();
+        let stage = || "map".to_owned();
+        map.apply(&Event::MapOpened { stage: stage(), items: 10, settled: 0 });
+        map.apply(&committed(0, 6, 2));
+        map.apply(&committed(1, 2, 0));
+        map.apply(&Event::MapFinished { stage: stage(), rows: 8, failed: 2, summary: "quick".into() });
+        assert_eq!((map.settled, map.commits, map.finished.as_deref()), (10, 2, Some("quick")));
+        map.apply(&Event::MapReopened { stage: stage() });
+        assert_eq!((map.settled, map.failed, map.again, map.finished.is_none()), (8, 0, true, true));
+        map.apply(&Event::MapOpened { stage: stage(), items: 10, settled: 8 });
+        assert!(!map.again);
+    }
+}

@@ -1,0 +1,116 @@
+//! Maps: as a stage of a plan, and as a command line.
+
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod support;
+
+use gpulane_model::{Bytes, Format, NanPolicy, Plan, Tolerance};
+use gpulane_plan::{MapLine, Override, map_line};
+use support::{line, names, plan, settings, summary};
+
+const MAP: &str = "[[stage]]\nname = \"embed\"\nmap = { model = \"e.py:E\", input = [\"*.jpg\"] }\n";
+
+#[test]
+fn a_map_is_a_stage_of_workers() {
+    let plan = plan(MAP);
+    let stage = &plan.stages[0];
+    assert_eq!(names(&plan), ["embed/worker-0"]);
+    assert_eq!(stage.command, ["python3", "-m", "gpulane.worker", "e.py:E"]);
+    assert_eq!((stage.retries, stage.timeout, stage.max_failures), (3, None, None));
+    assert!(!stage.map.as_ref().unwrap().lone);
+}
+
+#[test]
+fn every_key_of_a_map_is_read() {
+    let text = r#"[[stage]]
+name = "embed"
+map = { model = "e.py:E", input = "photos", decode = "rgb:224x224", batch = "auto", format = "jsonl", threads = 6, workers = 3, max_failures = "2.5%", nan = "fail", ring = "2GiB", python = "/opt/{x}/python" }
+retries = 7
+"#;
+    let plan = plan(text);
+    let stage = &plan.stages[0];
+    let map = stage.map.clone().unwrap();
+    assert_eq!(map.decode.unwrap().to_string(), "rgb:224x224");
+    assert_eq!(
+        (map.batch, map.threads, map.workers, map.ring),
+        (None, Some(6), Some(3), Some(Bytes(2 << 30)))
+    );
+    assert_eq!(
+        (map.format, map.nan, map.max_failures),
+        (Format::Jsonl, NanPolicy::Fail, Tolerance::Percent(2.5))
+    );
+    assert_eq!((stage.retries, plan.jobs.len()), (7, 3));
+    // Braces in a path are no placeholders.
+    assert_eq!(stage.command[0], "/opt/{{x}}/python");
+}
+
+#[test]
+fn what_a_map_cannot_have_is_said() {
+    let with = |line: &str| format!("{MAP}{line}\n");
+    let table = [
+        (with("matrix = { lr = [1, 2] }"), "a stage has either `map` or `matrix`"),
+        (with("job = [{ name = \"a\" }]"), "a stage has either `map` or `job`"),
+        (with("timeout = \"1h\""), "a map has no `timeout`"),
+        (with("max_failures = 3"), "`max_failures` of a stage counts jobs"),
+        (with("command = [\"x\"]"), "a stage has either `map` or `command`"),
+        (
+            with("[[stage]]\nname = \"b\"\ncommand = [\"x\", \"{input}\"]\nforeach = \"embed\""),
+            "`foreach` cannot follow a map",
+        ),
+        (
+            with("foreach = \"a\"\n[[stage]]\nname = \"a\"\ncommand = [\"x\"]"),
+            "a stage has either `map` or `foreach`",
+        ),
+        (MAP.replace("e.py:E", "e.py"), "`model` must name a file and what is in it"),
+        (MAP.replace("[\"*.jpg\"]", "[]"), "`input` must not be empty"),
+        (MAP.replace(" }", ", decode = \"mp4\" }"), "`decode`: "),
+        (MAP.replace(" }", ", ring = \"0B\" }"), "`ring` must be more than 0"),
+        (MAP.replace(" }", ", max_failures = \"few\" }"), "`max_failures`: `few` is no limit"),
+        (MAP.replace(" }", ", batches = 3 }"), "unknown key `batches` in `map`, did you mean `batch`?"),
+    ];
+    for (text, expected) in table {
+        let found = summary(&text);
+        assert!(found.iter().any(|line| line.contains(expected)), "{text}\n{expected}\n{found:#?}");
+    }
+}
+
+#[test]
+fn defaults_for_jobs_do_not_disturb_a_map() {
+    let text = format!(
+        "[defaults]\ntimeout = \"1h\"\nmax_failures = 2\nmatrix = {{ lr = [1, 2] }}\n{MAP}[[stage]]\nname = \"t\"\ncommand = [\"x\", \"{{lr}}\"]\n"
+    );
+    let plan = plan(&text);
+    assert_eq!(names(&plan), ["embed/worker-0", "t/lr=1", "t/lr=2"]);
+    assert_eq!((plan.stages[0].timeout, plan.stages[0].max_failures), (None, None));
+}
+
+fn given(flag: &str, key: &str, value: &str) -> Override {
+    Override { flag: flag.into(), key: key.into(), value: value.into() }
+}
+
+fn lone(model: &str, map: &[Override], stage: &[Override]) -> Result<Plan, Vec<String>> {
+    let inputs = vec!["photos/*.jpg".to_owned(), "more".to_owned()];
+    let input = MapLine { model: model.into(), inputs, map: map.to_vec(), stage: stage.to_vec() };
+    let (source, outcome) = map_line(&input, settings());
+    let found = outcome.diagnostics.iter().map(|found| line(&source, found)).collect();
+    outcome.plan.ok_or(found)
+}
+
+#[test]
+fn a_command_line_makes_a_lone_map() {
+    let map = [given("--batch", "batch", "32"), given("--max-failures", "max_failures", "5%")];
+    let plan = lone("dir/tag.py:Tagger", &map, &[given("--memory", "memory", "6GiB")]).unwrap();
+    let map = plan.stages[0].map.clone().unwrap();
+    assert_eq!((plan.name.as_str(), names(&plan)), ("tagger", vec!["tagger/worker-0".to_owned()]));
+    assert_eq!(map.input, ["photos/*.jpg", "more"]);
+    assert_eq!((map.lone, map.batch, map.max_failures), (true, Some(32), Tolerance::Percent(5.0)));
+}
+
+#[test]
+fn all_mistakes_of_a_command_line_are_told_at_once() {
+    let map = [given("--batch", "batch", "many"), given("--nan", "nan", "drop")];
+    let found = lone("tag.py", &map, &[given("--memory", "memory", "6")]).unwrap_err();
+    for expected in ["`model` must name", "--batch", "`nan` cannot be `drop`", "--memory"] {
+        assert!(found.iter().any(|line| line.contains(expected)), "{expected}: {found:#?}");
+    }
+}

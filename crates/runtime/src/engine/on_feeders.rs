@@ -1,0 +1,130 @@
+//! The reactor's dealings with the feeders of maps: their words become events and inputs, their ends are seen to.
+
+use gpulane_core::Input;
+use gpulane_model::{Event, FeederWord, StageId};
+use rustix::process::Pid;
+
+use super::clock::Alarm;
+use super::feeders::{Ended, Feeders};
+use super::reactor::{Reactor, watch_feeder};
+
+/// Failures of a map that the journal names one by one.
+const MOST_NAMED: u64 = 1000;
+
+impl Reactor<'_> {
+    /// Starts the feeder of a map, before the first of its workers and whenever the last one crashed.
+    pub(super) fn start_feeder(&mut self, stage: StageId) {
+        match self.feeders.start(stage) {
+            Ok(pid) => {
+                self.roster.spare(pid);
+                if let Some((ended, words)) = self.feeders.ears(stage)
+                    && let Err(error) = watch_feeder(&self.epoll, stage, ended, words)
+                {
+                    // Only out of kernel memory. Unheard it is of no use.
+                    let because = format!("cannot listen to the feeder: {error}");
+                    self.feed(Input::MapEnded { stage, result: Err(because) });
+                    self.end_feeder(stage, true);
+                }
+            }
+            Err(error) => {
+                let because = format!("cannot start the feeder: {error}");
+                self.feed(Input::MapEnded { stage, result: Err(because) });
+                self.feed(Input::FeederGone { stage });
+            }
+        }
+    }
+
+    pub(super) fn end_feeder(&mut self, stage: StageId, at_once: bool) {
+        let now = self.clock.now();
+        if let Some(at) = self.feeders.end(stage, at_once, now) {
+            self.clock.set(at, Alarm::Feeder(stage));
+        }
+    }
+
+    /// The feeder has said something.
+    pub(super) fn hear_feeder(&mut self, stage: StageId) {
+        let before = self.feeders.named(stage);
+        let words = self.feeders.hear(stage);
+        if let Some(words) = self.feeders.silenced(stage) {
+            // Otherwise its end of file would wake us for ever.
+            let _ = rustix::event::epoll::delete(&self.epoll, words);
+        }
+        let mut named = before;
+        for word in words {
+            named += u64::from(matches!(word, FeederWord::ItemFailed { .. }));
+            self.on_feeder_word(stage, word, named);
+        }
+    }
+
+    fn on_feeder_word(&mut self, at: StageId, word: FeederWord, named: u64) {
+        let stage = self.prepared.plan.stage(at).name.clone();
+        match word {
+            FeederWord::Opened { items, settled } => self.record(Event::MapOpened { stage, items, settled }),
+            FeederWord::ItemFailed { item, reason } => {
+                if named <= MOST_NAMED {
+                    self.record(Event::ItemFailed { stage, item, reason });
+                }
+            }
+            FeederWord::Committed { commit, part, rows, failed } => {
+                self.record(Event::BatchCommitted { stage, commit, part, rows, failed });
+            }
+            FeederWord::Finished { rows, failed, summary } => {
+                self.items_failed |= failed > 0;
+                self.record(Event::MapFinished { stage, rows, failed, summary });
+                self.let_leave(at);
+                self.feed(Input::MapEnded { stage: at, result: Ok(()) });
+            }
+            FeederWord::Stopped { because } => {
+                self.let_leave(at);
+                self.feed(Input::MapEnded { stage: at, result: Err(because) });
+            }
+            FeederWord::Note { text } => self.prepared.link.note(&text),
+        }
+    }
+
+    /// It has said its last word and exits by itself, or is ended.
+    fn let_leave(&mut self, stage: StageId) {
+        let at = Feeders::leave_by(self.clock.now());
+        self.clock.set(at, Alarm::Feeder(stage));
+    }
+
+    /// The feeder's process has ended: first what it still said, then what that means.
+    pub(super) fn on_feeder_ended(&mut self, stage: StageId) {
+        self.hear_feeder(stage);
+        let (pid, ended) = self.feeders.on_ended(stage);
+        if let Some(pid) = pid {
+            self.clean_up_after_feeder(pid);
+        }
+        match ended {
+            Ended::Not => {}
+            Ended::Again => self.start_feeder(stage),
+            Ended::Gone(because) => {
+                if let Some(because) = because {
+                    self.feed(Input::MapEnded { stage, result: Err(because) });
+                }
+                self.feed(Input::FeederGone { stage });
+            }
+        }
+    }
+
+    /// Its alarm: whoever was to be gone by now is ended.
+    pub(super) fn press_feeder(&mut self, stage: StageId) {
+        match self.feeders.press(stage, self.clock.now()) {
+            Ok(Some(at)) => self.clock.set(at, Alarm::Feeder(stage)),
+            Ok(None) => {}
+            Err(pid) => {
+                let pid = pid.as_raw_nonzero();
+                self.prepared
+                    .link
+                    .note(&format!("the feeder (pid {pid}) outlived SIGKILL; going on without it"));
+                self.feed(Input::FeederGone { stage });
+            }
+        }
+    }
+
+    /// What it has started must not outlive it.
+    fn clean_up_after_feeder(&mut self, pid: Pid) {
+        self.roster.spare_no_more(pid);
+        self.roster.sweep();
+    }
+}

@@ -1,0 +1,90 @@
+//! What the workers of a map need beside what every job gets: gpulane's own Python package, carried by this program and put into
+//! the run directory, and the way to their feeder.
+
+use std::ffi::OsString;
+use std::io;
+use std::path::Path;
+
+use gpulane_journal::RunDir;
+use gpulane_model::{Stage, env_vars};
+
+/// The package's files by their path below the directory Python looks in.
+const PACKAGE: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/python_package.rs"));
+
+/// What [`variables`] sets, whatever else is said.
+pub(super) const NAMES: [&str; 2] = [env_vars::FEED, env_vars::PYTHONPATH];
+
+/// Puts the package into the run directory. A file that is right is left alone: a worker may be reading it.
+pub(super) fn unpack(dir: &RunDir) -> io::Result<()> {
+    let root = dir.python_dir();
+    for (name, text) in PACKAGE {
+        write(&root.join(name), text).map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot write {}: {error}", root.join(name).display()))
+        })?;
+    }
+    Ok(())
+}
+
+fn write(path: &Path, text: &str) -> io::Result<()> {
+    if std::fs::read(path).is_ok_and(|there| there == text.as_bytes()) {
+        return Ok(());
+    }
+    if let Some(parent) = path.parent() {
+        std::fs::create_dir_all(parent)?;
+    }
+    let draft = path.with_extension("py.tmp");
+    std::fs::write(&draft, text)?;
+    std::fs::rename(&draft, path)
+}
+
+/// Variables that all workers of the stage share; none if it has no map.
+pub(super) fn variables(
+    dir: &RunDir,
+    stage: &Stage,
+    inherited: &[(OsString, OsString)],
+) -> Vec<(&'static str, OsString)> {
+    if stage.map.is_none() {
+        return Vec::new();
+    }
+    let mut path = dir.python_dir().into_os_string();
+    let own = stage.env.get(env_vars::PYTHONPATH).map(OsString::from);
+    let others = own.or_else(|| {
+        let found = inherited.iter().find(|(name, _)| name == env_vars::PYTHONPATH);
+        found.map(|(_, value)| value.clone())
+    });
+    if let Some(others) = others.filter(|others| !others.is_empty()) {
+        path.push(":");
+        path.push(others);
+    }
+    vec![(env_vars::FEED, dir.map_dir(stage).into_os_string()), (env_vars::PYTHONPATH, path)]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use gpulane_model::MapStage;
+
+    #[test]
+    fn the_package_is_put_where_a_worker_looks_for_it() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = RunDir::planned(root.path()).unwrap();
+        unpack(&dir).unwrap();
+        assert!(dir.python_dir().join("gpulane/__init__.py").exists());
+        let file = dir.python_dir().join("gpulane/__init__.py");
+        std::fs::write(&file, "broken").unwrap();
+        unpack(&dir).unwrap();
+        assert!(std::fs::read_to_string(&file).unwrap().contains("def "), "set right again");
+    }
+
+    #[test]
+    fn only_workers_are_told_of_a_feeder() {
+        let dir = RunDir::planned(Path::new("/runs/a")).unwrap();
+        let stage = |map| Stage { map, ..Stage::named("embed") };
+        assert_eq!(variables(&dir, &stage(None), &[]), []);
+        let inherited = [("PYTHONPATH".into(), "/mine".into())];
+        let of = |lone| variables(&dir, &stage(Some(MapStage { lone, ..MapStage::default() })), &inherited);
+        let path = ("PYTHONPATH", "/runs/a/.python:/mine".into());
+        assert_eq!(of(true), [("GPULANE_FEED", "/runs/a".into()), path.clone()]);
+        assert_eq!(of(false), [("GPULANE_FEED", "/runs/a/maps/embed".into()), path]);
+    }
+}
