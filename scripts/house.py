@@ -34,7 +34,7 @@ LINE = {
     "report": {"model", "core", "journal", "gpu"},
     "runtime": {"model", "core", "journal", "gpu", "witness", "decode", "items", "parts", "feed"},
     "doctor": {"model", "core", "journal", "gpu", "witness"},
-    "cli": {"model", "plan", "core", "journal", "gpu", "witness", "report", "runtime", "doctor"},
+    "cli": {"model", "plan", "core", "journal", "gpu", "witness", "items", "report", "runtime", "doctor"},
     "fake-nvml": {"model"},
     "testkit": {"model", "fake-nvml"},
 }

@@ -3,6 +3,7 @@
 
     bench/gpu/map.py [checks] [worker] [others]     the worker's GPU side by itself, what people use today
     bench/gpu/map.py GPULANE                        all of it, and files to results by gpulane beside them
+    bench/gpu/map.py GPULANE steps                  only gpulane's three ways and the ceilings of the CPU
 
 Needs torch, NumPy and Pillow. Every check prints a line; the exit code is the number of those that failed. A table comes last;
 all numbers go to map.json in the folder that OUT names, or here.
@@ -33,12 +34,13 @@ def main() -> int:
     asked = set(sys.argv[1:]) or {"checks"}
     binary = next((word for word in asked if os.path.isfile(word)), None)
     found: dict = {}
-    if binary or "checks" in asked:
+    whole = binary and "steps" not in asked
+    if whole or "checks" in asked:
         found["checks"] = checks.run(check)
-    if binary or "worker" in asked:
+    if whole or "worker" in asked:
         found["worker"] = pipeline.run(("Eager",) if binary else ("Eager", "Compiled"))
     if binary:
-        found["race"] = race.run(os.path.abspath(binary), check)
+        found["race"] = race.run(os.path.abspath(binary), check, bool(whole))
     elif "others" in asked:
         with tempfile.TemporaryDirectory() as folder:
             found["others"] = contestants.run(pictures.write_all(Path(folder), race.DISTINCT))

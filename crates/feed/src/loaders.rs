@@ -61,6 +61,8 @@ pub struct Setup {
     pub load: Option<Arc<dyn Outside>>,
     /// Where it is kept what each thread is decoding.
     pub in_hand: Arc<InHand>,
+    /// Items per slot at first; see [`Loaders::set_batch`].
+    pub batch: u32,
 }
 
 /// Where items come from.

@@ -116,7 +116,7 @@ impl Shared {
             free: (0..geometry.slots).rev().collect(),
             open: Vec::new(),
             out: (0..geometry.slots).map(|_| None).collect(),
-            batch: geometry.capacity,
+            batch: setup.batch.clamp(1, geometry.capacity),
             workers: 1,
             failed: Vec::new(),
             failed_since: None,

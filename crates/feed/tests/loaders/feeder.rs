@@ -81,6 +81,7 @@ impl Feeder {
             device_decodes: false,
             load: self.load.clone(),
             in_hand: Arc::new(hands),
+            batch: u32::MAX,
         };
         let (tell, told) = channel();
         // A channel's sender may be used by one thread at a time.

@@ -53,6 +53,8 @@ struct Map {
     named: u64,
     /// Items that failed are to be tried again, and no feeder has begun with that.
     again: bool,
+    /// A feeder of this engine has found the map to be what it was: the next one need not ask again.
+    opened: bool,
     /// Crashes since the last commit.
     crashes: u32,
 }
@@ -104,7 +106,7 @@ impl Feeders {
             stage,
             announced: map.announced,
             failed_again: map.again,
-            accept_changes: self.accept_changes,
+            accept_changes: self.accept_changes || map.opened,
         };
         let (words, theirs) = pipe_with(PipeFlags::CLOEXEC)?;
         rustix::io::ioctl_fionbio(&words, true)?;
@@ -139,7 +141,7 @@ impl Feeders {
         let words = live.read();
         for word in &words {
             match word {
-                FeederWord::Opened { .. } => map.again = false,
+                FeederWord::Opened { .. } => (map.again, map.opened) = (false, true),
                 FeederWord::Committed { .. } => (map.announced, map.crashes) = (map.announced + 1, 0),
                 FeederWord::ItemFailed { .. } => map.named += 1,
                 FeederWord::Finished { .. } | FeederWord::Stopped { .. } => live.over = true,

@@ -123,6 +123,7 @@ impl Hub {
             device_decodes: on_device,
             load,
             in_hand: Arc::new(in_hand),
+            batch: size.now(),
         };
         let source = Remaining::new(self.task.list.cursor(), Arc::clone(&self.settled));
         let (news, bell) = (self.news_to.clone(), Arc::clone(&self.bell));
