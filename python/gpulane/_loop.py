@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import atexit
 import os
 import queue
 import sys
@@ -12,7 +13,7 @@ from typing import Any, Dict, NamedTuple, Optional
 
 from ._batches import Ready
 from ._calls import Broken, Caller, Outcome
-from ._device import choose
+from ._device import choose, expect
 from ._model import load_model
 from ._ring import Batch, Ring
 from ._wire import Connection, Frame, WireError, connect
@@ -21,6 +22,9 @@ __all__ = ["BROKEN_DEVICE", "Worker"]
 
 BROKEN_DEVICE = 13
 """The exit code of a worker whose GPU context is beyond use."""
+
+LAST_WORDS = 3.0
+"""Seconds that exit handlers get."""
 
 AHEAD = 2
 """Batches made ready ahead of the model: one to go on with at once, one that is being copied."""
@@ -74,6 +78,7 @@ class Worker:
         begun = time.monotonic()
         if not self.is_ready:
             model = load_model(self._target)
+            expect(getattr(model, "decode", None))
             setup = getattr(model, "setup", None)
             if callable(setup):
                 setup()
@@ -350,7 +355,13 @@ def tell_ready() -> None:
 
 
 def leave(code: int) -> None:
-    """Ends the process at once: no exit handler of a library may hold up the lane."""
+    """Ends the process: exit handlers get a moment, so that libraries end the processes they have started, but none of them may hold
+    up the lane."""
+    if code == 0:
+        last = threading.Timer(LAST_WORDS, os._exit, (code,))
+        last.daemon = True
+        last.start()
+        getattr(atexit, "_run_exitfuncs", lambda: None)()
     for stream in (sys.stdout, sys.stderr):
         try:
             stream.flush()

@@ -124,8 +124,10 @@ fn what_was_not_begun_is_innocent() {
         Some(order)
     })
     .collect();
-    let spans: Vec<(u32, u32, u32, bool)> =
-        halves.iter().map(|order| (order.span.slot, order.span.first, order.span.count, order.careful)).collect();
+    let spans: Vec<(u32, u32, u32, bool)> = halves
+        .iter()
+        .map(|order| (order.span.slot, order.span.first, order.span.count, order.careful))
+        .collect();
     assert_eq!(spans, [(0, 0, 2, true), (0, 2, 2, true), (1, 0, 4, false)]);
 }
 

@@ -1,11 +1,12 @@
 //! The ring: one memfd of equal slots that loaders fill and workers read, and how large it may be.
 //!
-//! `mapping.rs` and `piece.rs` are the only places of this crate with `unsafe`. A slot is claimed whole and cut into pieces
+//! `mapping.rs`, `numbers.rs` and `piece.rs` are the only places of this crate with `unsafe`. A slot is claimed whole and cut into pieces
 //! that never overlap, so that threads fill one slot at once without a lock and without a way to write to each other's.
 
 mod budget;
 mod geometry;
 mod mapping;
+mod numbers;
 mod piece;
 mod table;
 
@@ -19,6 +20,7 @@ use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 
 pub use budget::budget;
 pub use geometry::Geometry;
+pub(crate) use numbers::Numbers;
 pub use piece::Piece;
 pub use table::{ENTRY, entry};
 
@@ -67,8 +69,11 @@ impl Ring {
         if !geometry.is_sound() {
             return Err(io::Error::new(io::ErrorKind::InvalidInput, format!("no ring can be {geometry:?}")));
         }
-        let memory = allocate(size).map_err(said)?;
+        let memory = create(size).map_err(said)?;
         let mapping = Mapping::new(&memory, size).map_err(said)?;
+        if !mapping.populate().map_err(said)? {
+            allocate(&memory, size).map_err(said)?;
+        }
         let claimed = (0..geometry.slots).map(|_| AtomicBool::new(false)).collect();
         let (in_place, copied_in) = (AtomicU64::new(0), AtomicU64::new(0));
         Ok(Self { geometry, mapping, memory, claimed, in_place, copied_in })
@@ -110,21 +115,26 @@ impl Ring {
     }
 }
 
-fn allocate(size: u64) -> io::Result<OwnedFd> {
+fn create(size: u64) -> io::Result<OwnedFd> {
     let memory = rustix::fs::memfd_create("gpulane-ring", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?;
     rustix::fs::ftruncate(&memory, size)?;
+    // Whoever maps it can rely on its size: nobody can take the memory away under a reader.
+    rustix::fs::fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    Ok(memory)
+}
+
+/// Gets the memory where the kernel cannot do so through a mapping.
+fn allocate(memory: &OwnedFd, size: u64) -> io::Result<()> {
     let mut at = 0;
     while at < size {
         let step = STEP.min(size - at);
-        match rustix::fs::fallocate(&memory, FallocateFlags::empty(), at, step) {
+        match rustix::fs::fallocate(memory, FallocateFlags::empty(), at, step) {
             Ok(()) => at += step,
             Err(rustix::io::Errno::INTR) => {}
             Err(errno) => return Err(errno.into()),
         }
     }
-    // Whoever maps it can rely on its size: nobody can take the memory away under a reader.
-    rustix::fs::fcntl_add_seals(&memory, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
-    Ok(memory)
+    Ok(())
 }
 
 #[cfg(test)]

@@ -3,14 +3,31 @@
 from __future__ import annotations
 
 import importlib
+import os
 import sys
 from typing import Any
 
+from .._batches import Decode
 from ._host import HostTorch, Numpy, Plain
 
-__all__ = ["choose"]
+__all__ = ["choose", "expect"]
 
 FRAMEWORKS = ("torch", "cupy", "numpy", "none")
+
+
+def expect(decode: Any) -> None:
+    """The model is about to be set up. If it will be given pictures on a GPU, the kernel that finishes them is compiled meanwhile."""
+    if os.environ.get("GPULANE_FINISH") == "cpu" or not ({"torch", "cupy"} & sys.modules.keys()):
+        return
+    try:
+        pictures = isinstance(decode, str) and Decode.parse(decode).size is not None
+    except ValueError:
+        return  # It is told when the model is set up.
+    if pictures:
+        from ._finish import SOURCE
+        from ._nvrtc import compile_early
+
+        compile_early(SOURCE)
 
 
 def choose(framework: str) -> Any:

@@ -15,7 +15,7 @@ from .._ring import ENTRY, JPEG, Batch, Entry, Ring
 from ._cuda import Driver, Event
 from ._finish import DECODED, SOURCE, Finisher
 from ._nvjpeg import NvJpeg
-from ._nvrtc import compile_for
+from ._nvrtc import compiled
 from ._probe import JPEG as PROBE
 from ._probe import is_right
 from ._rescue import pixels_of
@@ -126,16 +126,16 @@ class Gpu:
 
     def _make(self, with_decoder: bool) -> None:
         """Compiles the kernel and makes a decoder, both at once: each takes half a second or more."""
-        compiled: List[bytes] = []
+        code: List[bytes] = []
         capability = self.driver.compute_capability()
-        compiling = threading.Thread(target=lambda: compiled.extend(compile_for(SOURCE, capability)))
+        compiling = threading.Thread(target=lambda: code.extend(compiled(SOURCE, capability)))
         compiling.start()
         candidates = NvJpeg.candidates(self.driver) if with_decoder else iter(())
         first = next(candidates, None)
         compiling.join()
-        if not compiled:
+        if not code:
             return
-        self._finisher = Finisher(self.driver, compiled[0])
+        self._finisher = Finisher(self.driver, code[0])
         for one in chain([first] if first is not None else [], candidates):
             if self._is_trusted(one):
                 self._decoder = one

@@ -33,7 +33,9 @@ impl Share {
             (true, false) => true,
             (false, true) => false,
             // Both wait a little: whoever waits more; nobody waits: it is right as it is.
-            (true, true) if (workers_waited - loaders_waited).abs() > NOISE => workers_waited > loaders_waited,
+            (true, true) if (workers_waited - loaders_waited).abs() > NOISE => {
+                workers_waited > loaders_waited
+            }
             _ => return None,
         };
         if self.rose.is_some_and(|rose| rose != rises) {
@@ -64,7 +66,8 @@ mod tests {
         let mut share = Share::default();
         let mut rate = 0.0;
         for _ in 0..60 {
-            let (now, workers, loaders) = machine(f64::from(share.now()), 10_000.0, 300_000.0, 20_000.0, 9_000.0);
+            let (now, workers, loaders) =
+                machine(f64::from(share.now()), 10_000.0, 300_000.0, 20_000.0, 9_000.0);
             share.on_look(workers, loaders);
             rate = now;
         }

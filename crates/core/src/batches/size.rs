@@ -39,7 +39,13 @@ impl BatchSize {
     /// A batch of so many items took the model so long; `full`: the share of its GPU's memory it has needed at most, where that is
     /// known; `out_of_memory`: it did not fit. Returns the new size if it changes.
     #[allow(clippy::cast_precision_loss)] // a rate
-    pub fn on_batch(&mut self, items: u32, seconds: f64, full: Option<f64>, out_of_memory: bool) -> Option<u32> {
+    pub fn on_batch(
+        &mut self,
+        items: u32,
+        seconds: f64,
+        full: Option<f64>,
+        out_of_memory: bool,
+    ) -> Option<u32> {
         if out_of_memory && self.now > 1 && items >= self.now {
             self.settled = true;
             return self.becomes((self.now / 2).max(1));

@@ -1,20 +1,21 @@
 //! What each thread is decoding, in a small file that outlives the process: after a crash it tells which item did it.
 //!
-//! Written through the page cache, which a crash of the process does not harm. Not meant to survive the machine's.
+//! Written as memory that is shared with the page cache, which a crash of the process does not harm. Not meant to survive the machine's.
 
-use std::fs::{File, OpenOptions};
+use std::fs::OpenOptions;
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::Path;
 
+use crate::ring::Numbers;
+
 /// No item.
 const NOTHING: u64 = u64::MAX;
 
-/// The file, open for writing. Eight bytes per thread: the item's number, or all ones.
+/// The file, as memory. Eight bytes per thread: the item's number, or all ones.
 #[derive(Debug)]
 pub struct InHand {
-    file: File,
-    threads: u32,
+    numbers: Numbers,
 }
 
 impl InHand {
@@ -24,11 +25,12 @@ impl InHand {
             io::Error::new(error.kind(), format!("cannot {verb} {}: {error}", path.display()))
         };
         let mut options = OpenOptions::new();
-        options.write(true).create(true).truncate(true).mode(0o600);
+        options.read(true).write(true).create(true).truncate(true).mode(0o600);
         let file = options.open(path).map_err(|error| said("create", error))?;
         let nothing = vec![0xFF; threads as usize * size_of::<u64>()];
         file.write_all_at(&nothing, 0).map_err(|error| said("write", error))?;
-        Ok(Self { file, threads })
+        let numbers = Numbers::in_file(&file, threads as usize).map_err(|error| said("map", error))?;
+        Ok(Self { numbers })
     }
 
     /// The items a feeder that crashed had in hand, in order. None if there is no such file.
@@ -49,10 +51,7 @@ impl InHand {
 
     /// The thread begins with an item.
     pub(super) fn take(&self, thread: usize, number: u64) {
-        if thread < self.threads as usize {
-            // A disk that is full must not stop the map for the sake of a better guess after a crash.
-            let _ = self.file.write_all_at(&number.to_le_bytes(), (thread * size_of::<u64>()) as u64);
-        }
+        self.numbers.set(thread, number);
     }
 
     /// The thread is through with it.

@@ -5,7 +5,13 @@ use std::io;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
 
-use rustix::mm::{MapFlags, ProtFlags};
+use rustix::io::Errno;
+use rustix::mm::{Advice, MapFlags, ProtFlags};
+
+/// Threads that get memory at once: the kernel clears every page, which takes a third of a second per GiB for one.
+const AT_ONCE: usize = 8;
+/// Not worth a thread.
+const LITTLE: usize = 32 << 20;
 
 /// A shared mapping that ends with this value.
 #[derive(Debug)]
@@ -32,6 +38,35 @@ impl Mapping {
             unsafe { rustix::mm::mmap(std::ptr::null_mut(), bytes, access, MapFlags::SHARED, file, 0)? };
         let start = NonNull::new(start.cast::<u8>()).ok_or(io::ErrorKind::OutOfMemory)?;
         Ok(Self { start, bytes })
+    }
+
+    /// Gets all of its memory from the kernel. `false`: the kernel is too old for that, nothing was done.
+    pub(super) fn populate(&self) -> io::Result<bool> {
+        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let threads = (self.bytes / LITTLE).clamp(1, AT_ONCE.min(cores));
+        let step = self.bytes.div_ceil(threads).next_multiple_of(4096);
+        let got: Vec<Result<(), Errno>> = std::thread::scope(|scope| {
+            let part = |at: usize| self.get(at, step.min(self.bytes - at));
+            let parts: Vec<_> =
+                (0..self.bytes).step_by(step).map(|at| scope.spawn(move || part(at))).collect();
+            parts.into_iter().map(|part| part.join().unwrap_or(Err(Errno::NOMEM))).collect()
+        });
+        match got.into_iter().find_map(Result::err) {
+            None => Ok(true),
+            Some(Errno::INVAL) => Ok(false),
+            Some(errno) => Err(errno.into()),
+        }
+    }
+
+    fn get(&self, at: usize, bytes: usize) -> Result<(), Errno> {
+        let Some(start) = self.at(at, bytes) else { return Err(Errno::INVAL) };
+        loop {
+            // SAFETY: the range lies within the mapping, and its contents are not changed by this.
+            match unsafe { rustix::mm::madvise(start.as_ptr().cast(), bytes, Advice::LinuxPopulateWrite) } {
+                Err(Errno::INTR | Errno::AGAIN) => {}
+                done => return done,
+            }
+        }
     }
 
     /// Where the byte `at` is, if `bytes` from there on are within the mapping.
