@@ -3,6 +3,7 @@
 
     bench/gpu/map.py [checks] [worker] [others]     the worker's GPU side by itself, what people use today
     bench/gpu/map.py GPULANE                        all of it, and files to results by gpulane beside them
+    bench/gpu/map.py GPULANE race                   the race alone
     bench/gpu/map.py GPULANE steps                  only gpulane's three ways and the ceilings of the CPU
 
 Needs torch, NumPy and Pillow. Every check prints a line; the exit code is the number of those that failed. A table comes last;
@@ -34,13 +35,13 @@ def main() -> int:
     asked = set(sys.argv[1:]) or {"checks"}
     binary = next((word for word in asked if os.path.isfile(word)), None)
     found: dict = {}
-    whole = binary and "steps" not in asked
+    whole = binary and not asked & {"steps", "race"}
     if whole or "checks" in asked:
         found["checks"] = checks.run(check)
     if whole or "worker" in asked:
         found["worker"] = pipeline.run(("Eager",) if binary else ("Eager", "Compiled"))
     if binary:
-        found["race"] = race.run(os.path.abspath(binary), check, bool(whole))
+        found["race"] = race.run(os.path.abspath(binary), check, "steps" not in asked)
     elif "others" in asked:
         with tempfile.TemporaryDirectory() as folder:
             found["others"] = contestants.run(pictures.write_all(Path(folder), race.DISTINCT))

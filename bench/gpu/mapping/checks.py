@@ -230,6 +230,7 @@ def run(check: Check) -> Dict[str, Any]:
     print(f"     kernel compiled in {time.monotonic() - begun:.3f} s", flush=True)
     del os.environ["GPULANE_FINISH"]
     begun = time.monotonic()
+    gpu = Torch(torch)
     accepts = gpu.accepts(None)
     print(f"     accepts {accepts}, nvJPEG {gpu.decoder}, made in {time.monotonic() - begun:.3f} s", flush=True)
     check("the finishing kernel compiles", "planes" in accepts, "")

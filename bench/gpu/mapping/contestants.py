@@ -26,6 +26,7 @@ def by_pil(path: str) -> torch.Tensor:
 
 def by_torchvision(path: str) -> torch.Tensor:
     import torchvision
+    import torchvision.transforms.v2
 
     image = torchvision.io.decode_jpeg(torchvision.io.read_file(path), torchvision.io.ImageReadMode.RGB)
     return torchvision.transforms.v2.functional.resize(image, [224, 224], antialias=True)

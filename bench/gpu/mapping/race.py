@@ -90,6 +90,8 @@ def gpulane(binary: str, step: Tuple[str, str, str, int], paths: List[str], work
     environment = {**os.environ, "GPULANE_FINISH": finish, "BENCH_STAMPS": str(stamps), **more}
     command = [binary, "map", f"{HERE / 'resnet.py'}:{model}", f"@{listed}", "--out", str(out)]
     command += ["--decode", "rgb:224x224", "--batch", "256", "--format", "jsonl"]
+    # The others, in this very process, hold some memory of the GPU.
+    command += ["--foreign", "ignore"]
     begun = time.time()
     with open(work / f"{name}.log", "w+", encoding="utf-8") as log:
         process = subprocess.Popen(command, cwd=work, env=environment, stdout=log, stderr=log)
