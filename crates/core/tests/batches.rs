@@ -1,5 +1,6 @@
 //! The books of a map under random worlds: workers come, work, die by what they touch or by chance. Every item is settled exactly
 //! once, and only items that kill whoever touches them end as poison.
+#![allow(clippy::unwrap_used, clippy::expect_used)]
 
 use std::collections::{BTreeMap, BTreeSet};
 

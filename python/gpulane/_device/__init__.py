@@ -16,7 +16,8 @@ FRAMEWORKS = ("torch", "cupy", "numpy", "none")
 
 
 def expect(decode: Any) -> None:
-    """The model is about to be set up. If it will be given pictures on a GPU, the kernel that finishes them is compiled meanwhile."""
+    """The model is about to be set up. If it will be given pictures on a GPU, what finishes them there is made
+    meanwhile."""
     if os.environ.get("GPULANE_FINISH") == "cpu" or not ({"torch", "cupy"} & sys.modules.keys()):
         return
     try:
@@ -24,10 +25,9 @@ def expect(decode: Any) -> None:
     except ValueError:
         return  # It is told when the model is set up.
     if pictures:
-        from ._finish import SOURCE
-        from ._nvrtc import compile_early
+        from ._early import begin
 
-        compile_early(SOURCE)
+        begin(os.environ.get("GPULANE_FINISH") != "planes")
 
 
 def choose(framework: str) -> Any:

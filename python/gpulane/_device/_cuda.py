@@ -36,16 +36,6 @@ class Driver:
         self.call("cuDevicePrimaryCtxRetain", byref(self._context), self._device)
         self.enter()
 
-    @classmethod
-    def capability_of_first(cls) -> str:
-        """The compute capability of the GPU this process sees, without making a context on it."""
-        driver = cls.__new__(cls)
-        driver._cuda = ctypes.CDLL("libcuda.so.1")
-        driver._device = c_int()
-        driver.call("cuInit", c_uint(0))
-        driver.call("cuDeviceGet", byref(driver._device), c_int(0))
-        return driver.compute_capability()
-
     def call(self, name: str, *args: Any) -> None:
         """Calls the driver; a `CudaError` if it says no."""
         code = getattr(self._cuda, name)(*args)

@@ -6,16 +6,15 @@ from __future__ import annotations
 import ctypes
 import os
 import sys
-import threading
 from itertools import chain
 from typing import Any, Dict, List, Optional, Tuple
 
 from .._batches import Decode, Library, Ready, arrange, listed
 from .._ring import ENTRY, JPEG, Batch, Entry, Ring
 from ._cuda import Driver, Event
-from ._finish import DECODED, SOURCE, Finisher
+from ._early import take
+from ._finish import DECODED, Finisher
 from ._nvjpeg import NvJpeg
-from ._nvrtc import compiled
 from ._probe import JPEG as PROBE
 from ._probe import is_right
 from ._rescue import pixels_of
@@ -125,18 +124,13 @@ class Gpu:
         return ("planes", "jpeg") if self._decoder is not None and asked != "planes" else ("planes",)
 
     def _make(self, with_decoder: bool) -> None:
-        """Compiles the kernel and makes a decoder, both at once: each takes half a second or more."""
-        code: List[bytes] = []
-        capability = self.driver.compute_capability()
-        compiling = threading.Thread(target=lambda: code.extend(compiled(SOURCE, capability)))
-        compiling.start()
-        candidates = NvJpeg.candidates(self.driver) if with_decoder else iter(())
-        first = next(candidates, None)
-        compiling.join()
-        if not code:
+        """Takes what was made meanwhile, if it can be trusted."""
+        early = take(with_decoder)
+        if not early.code:
             return
-        self._finisher = Finisher(self.driver, code[0])
-        for one in chain([first] if first is not None else [], candidates):
+        self._finisher = Finisher(self.driver, early.code[0])
+        others = NvJpeg.candidates(self.driver) if with_decoder else iter(())
+        for one in chain([early.decoder] if early.decoder is not None else [], others):
             if self._is_trusted(one):
                 self._decoder = one
                 return

@@ -3,49 +3,12 @@
 from __future__ import annotations
 
 import ctypes
-import threading
 from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
-from typing import List, Optional
+from typing import List
 
-from ._cuda import Driver
 from ._libraries import find
 
-__all__ = ["compile_early", "compile_for", "compiled"]
-
-_early: Optional["_Early"] = None
-
-
-class _Early(threading.Thread):
-    """Compiles for the GPU this process sees, before anything has been done on it."""
-
-    def __init__(self, source: str) -> None:
-        super().__init__(name="gpulane-compile", daemon=True)
-        self.source = source
-        self.capability = ""
-        self.code: List[bytes] = []
-
-    def run(self) -> None:
-        try:
-            self.capability = Driver.capability_of_first()
-            self.code = compile_for(self.source, self.capability)
-        except (OSError, RuntimeError):
-            pass  # No driver, no GPU: then nobody will ask.
-
-
-def compile_early(source: str) -> None:
-    """Begins to compile what will be asked for."""
-    global _early
-    _early = _Early(source)
-    _early.start()
-
-
-def compiled(source: str, capability: str) -> List[bytes]:
-    """As `compile_for`, but what was begun early is waited for."""
-    if _early is not None and _early.source == source:
-        _early.join()
-        if _early.capability == capability and _early.code:
-            return _early.code
-    return compile_for(source, capability)
+__all__ = ["compile_for"]
 
 
 def compile_for(source: str, capability: str) -> List[bytes]:

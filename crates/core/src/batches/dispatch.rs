@@ -68,7 +68,7 @@ struct Suspect {
     tries: u8,
 }
 
-#[derive(Debug)]
+#[derive(Clone, Copy, Debug)]
 struct Given {
     batch: BatchId,
     span: Span,
@@ -163,10 +163,9 @@ impl Dispatch {
         }
         self.fruitless += 1;
         // It may have died before it could say so: copying, or decoding on the GPU.
-        if !books.given.iter().any(|given| given.began) {
-            if let Some(first) = books.given.front_mut() {
-                first.began = true;
-            }
+        let begun = books.given.iter().any(|given| given.began);
+        if let Some(first) = books.given.front_mut().filter(|_| !begun) {
+            first.began = true;
         }
         while let Some(given) = books.given.pop_back() {
             if given.began {

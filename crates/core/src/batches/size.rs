@@ -48,7 +48,7 @@ impl BatchSize {
     ) -> Option<u32> {
         if out_of_memory && self.now > 1 && items >= self.now {
             self.settled = true;
-            return self.becomes((self.now / 2).max(1));
+            return Some(self.becomes((self.now / 2).max(1)));
         }
         if self.settled || items != self.now {
             return None;
@@ -65,19 +65,19 @@ impl BatchSize {
         if let Some(before) = self.before.filter(|before| rate < before * WORTH_IT) {
             self.settled = true;
             // Smaller batches come back sooner; a larger one that is slower gives its memory back.
-            return if rate < before { self.becomes((self.now / 2).max(1)) } else { None };
+            return (rate < before).then(|| self.becomes((self.now / 2).max(1)));
         }
         if self.now >= self.most || full.is_some_and(|full| full > NEARLY_FULL) {
             self.settled = true;
             return None;
         }
         self.before = Some(rate);
-        self.becomes(self.now.saturating_mul(2).min(self.most))
+        Some(self.becomes(self.now.saturating_mul(2).min(self.most)))
     }
 
-    fn becomes(&mut self, size: u32) -> Option<u32> {
+    fn becomes(&mut self, size: u32) -> u32 {
         (self.now, self.seen, self.items, self.seconds) = (size, 0, 0, 0.0);
-        Some(size)
+        size
     }
 }
 

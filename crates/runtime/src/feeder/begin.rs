@@ -120,27 +120,23 @@ fn refused(refused: Refused) -> String {
         Refused::Problems(problems) => {
             problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
         }
-        other => other.to_string(),
+        other @ Refused::Io { .. } => other.to_string(),
     }
 }
 
 fn not_the_same(changed: &[String], dir: &Path) -> String {
     const SHOWN: usize = 5;
-    let mut text = String::from("this is not the map it was when it began:\n");
-    for change in changed.iter().take(SHOWN) {
-        text.push_str("  ");
-        text.push_str(change);
-        text.push('\n');
+    let mut lines = vec!["this is not the map it was when it began:".to_owned()];
+    lines.extend(changed.iter().take(SHOWN).map(|change| format!("  {change}")));
+    if let more @ 1.. = changed.len().saturating_sub(SHOWN) {
+        lines.push(format!("  and {more} more"));
     }
-    if changed.len() > SHOWN {
-        text.push_str(&format!("  and {} more\n", changed.len() - SHOWN));
-    }
-    text.push_str(&format!(
+    lines.push(format!(
         "`gpulane resume {} --accept-changes` goes on with the items as they were listed and the model as it is now; \
          results that are there stay as they are. Or start a new map into another directory.",
         dir.display()
     ));
-    text
+    lines.join("\n")
 }
 
 /// What the journal may not have heard of because everything was killed in between.

@@ -46,7 +46,7 @@ impl Hub {
             }
             FromWorker::SetupFailed { error, .. } => self.on_setup_failed(&error),
             FromWorker::Began { batch } => self.books.on_began(id, BatchId(batch)),
-            FromWorker::Results(head) => self.on_results(id, head, frame.body),
+            FromWorker::Results(head) => self.on_results(id, &head, frame.body),
             // A sign of life; or from a loader, whose frames go elsewhere.
             FromWorker::Here
             | FromWorker::Loaded { .. }
@@ -57,11 +57,11 @@ impl Hub {
 
     fn on_ready(&mut self, id: WorkerId, ready: &Abilities) {
         self.setup_failures.clear();
-        if self.flow.is_none() {
-            if let Err(because) = self.start_flow(ready) {
-                self.end = Some(End::Stopped(because));
-                return;
-            }
+        if self.flow.is_none()
+            && let Err(because) = self.start_flow(ready)
+        {
+            self.end = Some(End::Stopped(because));
+            return;
         }
         let (Some(flow), Some(worker)) = (&self.flow, self.workers.get_mut(&id)) else { return };
         let frame = ring_frame(&flow.ring, flow.decode, self.task.map.nan);
@@ -92,7 +92,7 @@ impl Hub {
         }
     }
 
-    fn on_results(&mut self, id: WorkerId, head: ResultsHead, body: Vec<u8>) {
+    fn on_results(&mut self, id: WorkerId, head: &ResultsHead, body: Vec<u8>) {
         let Some(span) = self.books.on_results(id, BatchId(head.batch)) else { return };
         if let Some(worker) = self.workers.get_mut(&id) {
             worker.model_seconds += head.seconds.model;
@@ -101,8 +101,8 @@ impl Hub {
         }
         self.tally.to_device += head.bytes.copied_to_device;
         self.tally.on_host += head.bytes.copied_on_host;
-        self.learn_size(&head, span);
-        self.put_rows(span, &head, body);
+        self.learn_size(head, span);
+        self.put_rows(span, head, body);
         if self.books.settle(span.slot, span.count) {
             self.free(span.slot);
         }

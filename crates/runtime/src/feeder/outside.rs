@@ -19,7 +19,7 @@ use super::begin::Task;
 use super::flow::ring_frame;
 
 /// Importing the model's libraries on a cold disk takes long.
-const IMPORT: Duration = Duration::from_secs(300);
+const IMPORT: Duration = Duration::from_mins(5);
 /// Tries at an item whose process died over it.
 const TRIES: u32 = 2;
 
@@ -164,12 +164,14 @@ impl Outside for LoaderPool {
                 Ok(FromWorker::Loaded { kind, element, shape, bytes }) => {
                     match form(kind, element, &shape, bytes) {
                         Some(form) => return OutsideAnswer::Loaded { form },
-                        None => last = "a loader described what it wrote in a way nobody can read".to_owned(),
+                        None => {
+                            last = String::from("a loader described what it wrote in a way nobody can read");
+                        }
                     }
                 }
                 Ok(FromWorker::TooLarge { bytes }) => return OutsideAnswer::TooLarge { bytes },
                 Ok(FromWorker::LoadFailed { reason }) => return OutsideAnswer::Failed(reason),
-                Ok(_) => last = "a loader said something unexpected".to_owned(),
+                Ok(_) => last = String::from("a loader said something unexpected"),
                 Err(error) => last = error,
             }
             if let Some(how) = seat.leave() {

@@ -193,7 +193,7 @@ impl Desk {
     fn until_due(&self) -> Duration {
         let pending = self.writer.pending();
         if pending.rows + pending.failed == 0 {
-            return Duration::from_secs(3600);
+            return Duration::from_hours(1);
         }
         if self.written.stuck.load(Ordering::Relaxed) {
             return PAUSE.saturating_sub(self.last.elapsed());
