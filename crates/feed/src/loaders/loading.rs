@@ -56,12 +56,13 @@ impl<'s> Loader<'s> {
     fn load(&mut self, item: Item) {
         let shared = self.shared;
         let mut spot = Spot::new(shared, &item.name);
+        shared.in_hand.take(self.thread, item.number);
         // A decoder that panics costs its item; its scratch is not trusted again.
         let loaded = catch_unwind(AssertUnwindSafe(|| self.fill(&item, &mut spot))).unwrap_or_else(|panic| {
             self.decoder = Decoder::new(shared.decode, shared.limits);
-            shared.in_hand.put_down(self.thread);
             Err(Unfit::Failed(format!("the decoder failed: {}", text_of(panic.as_ref()))))
         });
+        shared.in_hand.put_down(self.thread);
         match (loaded, spot.reserved.take()) {
             (Ok(form), Some(reserved)) => {
                 if form.kind == Kind::Jpeg {
@@ -91,7 +92,7 @@ impl<'s> Loader<'s> {
             (Place::Value(text), _) => put_text(text, spot),
             (_, Decode::Value) => put_text(&item.name, spot),
             (place, Decode::Bytes) => self.straight(place, spot),
-            (place, _) => self.decode(item.number, place, spot),
+            (place, _) => self.decode(place, spot),
         }
     }
 
@@ -110,7 +111,7 @@ impl<'s> Loader<'s> {
         read
     }
 
-    fn decode(&mut self, number: u64, place: &Place, spot: &mut Spot<'_>) -> Result<Form, Unfit> {
+    fn decode(&mut self, place: &Place, spot: &mut Spot<'_>) -> Result<Form, Unfit> {
         let shared = self.shared;
         let began = Instant::now();
         let encoded = self.reader.read(place, &shared.archives);
@@ -120,19 +121,13 @@ impl<'s> Loader<'s> {
         shared.rates.bytes_read.add(encoded.len() as u64);
 
         let finish = finish(shared, &mut self.owed, encoded);
-        // Only decoders of images are C and need memory beside their place; a crash is theirs.
+        // Only decoders of images need memory beside their place.
         let image = matches!(shared.decode, Decode::Rgb(_) | Decode::Gray(_));
         let _load = image.then(|| shared.heavy.take(scratch(encoded, shared.decode.size())));
-        if image {
-            shared.in_hand.take(self.thread, number);
-        }
         let (before, began) = (self.decoder.spent().resize, Instant::now());
         let decoded = self.decoder.decode(encoded, finish, spot);
         let resized = self.decoder.spent().resize.saturating_sub(before);
         self.count(began.elapsed().saturating_sub(spot.waited), resized);
-        if image {
-            shared.in_hand.put_down(self.thread);
-        }
         decoded.map_err(|rejection| match rejection {
             Rejection::Broken(reason) => Unfit::Failed(reason),
             Rejection::NoRoom { bytes } => spot.no_room(bytes),
