@@ -32,11 +32,11 @@ fn most_at_once(gpulane: &Gpulane) -> usize {
     ticks(gpulane).into_iter().map(count).max().unwrap_or(0)
 }
 
-/// One stage of jobs that take memory and then run `script`.
+/// One stage of jobs that take memory and then run `script`. Memory alone decides when they start, not how busy the cores are.
 fn plan(settings: &str, take: &str, script: &str, jobs: u32) -> String {
     let seeds: Vec<String> = (0..jobs).map(|seed| seed.to_string()).collect();
     format!(
-        "[[stage]]\nname = \"s\"\n{settings}\ncommand = [\"sh\", \"-c\", '''{TAKE}{BEGIN}{script}\n{END}''']\n\
+        "[[stage]]\nname = \"s\"\nstart_gate = \"off\"\n{settings}\ncommand = [\"sh\", \"-c\", '''{TAKE}{BEGIN}{script}\n{END}''']\n\
          [stage.matrix]\ntake = [\"{take}\"]\nseed = [{}]\n",
         seeds.join(", ")
     )
@@ -67,7 +67,7 @@ fn a_gpu_that_lets_one_process_compute_is_not_shared() {
 #[test]
 fn simulated_gpus_are_packed_alike() {
     let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
-    let plan = plan("memory = \"10GiB\"", "0MiB", "sleep 0.4", 8).replace(TAKE, "");
+    let plan = plan("memory = \"10GiB\"", "0MiB", "sleep 1", 8).replace(TAKE, "");
     assert_ok(&gpulane.run(&plan, "sim:1x24GiB,1x40GiB"));
     assert_eq!(most_at_once(&gpulane), 6);
 }

@@ -45,6 +45,8 @@ fn lay_out(gpulane: &Gpulane) -> BTreeSet<String> {
         let kind = Path::new(&name).extension().and_then(|extension| extension.to_str()).unwrap_or_default();
         let folder = match kind {
             "z" => "expected",
+            // Floats are no colours: that one is for `gray`.
+            _ if name == "tiff-float.tif" => continue,
             "jpg" | "png" | "tif" | "webp" | "gif" | "bmp" => {
                 names.insert(name.clone());
                 "images"
@@ -90,12 +92,11 @@ fn trap(gpulane: &Gpulane) -> Option<PathBuf> {
 #define _GNU_SOURCE
 #include <dlfcn.h>
 #include <fcntl.h>
-#include <signal.h>
 #include <stdarg.h>
 #include <string.h>
 int open64(const char *path, int flags, ...) {
     size_t length = strlen(path);
-    if (length > 10 && strcmp(path + length - 10, "deadly.jpg") == 0) raise(SIGSEGV);
+    if (length > 10 && strcmp(path + length - 10, "deadly.jpg") == 0) *(volatile int *)0 = 1;
     va_list more;
     va_start(more, flags);
     int mode = va_arg(more, int);
