@@ -139,7 +139,10 @@ class _Session:
             self._end()
 
     def _next(self) -> Incoming:
-        return self._incoming.next() if self._incoming is not None else Incoming(self._connection.receive())
+        if self._incoming is not None:
+            return self._incoming.next()
+        self._connection.wait()
+        return Incoming(self._connection.receive())
 
     def _set_up(self) -> bool:
         try:

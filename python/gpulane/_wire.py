@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import select
 import socket
 import struct
 import threading
@@ -20,6 +21,9 @@ LONGEST_BODY = 4 << 30
 PREFIX = struct.Struct("<2sBBIQ")
 CHUNK = 1 << 16
 """Bytes asked of the socket at once; frames to a worker are a few hundred."""
+
+SIGN_OF_LIFE = 5.0
+"""Seconds between two while there is nothing to do."""
 
 ROOM_FOR_FD = socket.CMSG_SPACE(struct.calcsize("i"))
 """The kernel never merges bytes across a passed descriptor, so there is one at most in each read."""
@@ -116,6 +120,12 @@ class Connection:
             if not data:
                 raise ConnectionError("the feeder closed the connection")
             self._held += data
+
+    def wait(self) -> None:
+        """Waits until something comes. The feeder may be listing millions of files: whoever watches over this process sees that it lives."""
+        while not self._held and not select.select([self._socket], [], [], SIGN_OF_LIFE)[0]:
+            with open(os.devnull, "wb", buffering=0) as nothing:
+                nothing.write(b".")
 
     def shut(self) -> None:
         """Ends the connection both ways, which also wakes a thread that receives."""

@@ -107,7 +107,8 @@ int open64(const char *path, int flags, ...) {
 "#,
     );
     let library = gpulane.workspace.path().join("trap.so");
-    let built = Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).arg("-ldl").status();
+    let built =
+        Command::new("cc").args(["-shared", "-fPIC", "-o"]).arg(&library).arg(source).arg("-ldl").status();
     built.is_ok_and(|status| status.success()).then_some(library)
 }
 
@@ -128,6 +129,9 @@ fn a_decoder_that_crashes_costs_its_item_and_nothing_else() {
     assert_eq!(gpulane.rows().len(), 60);
     let failed = gpulane.failed_items();
     assert_eq!(failed.len(), 1, "{failed:?}");
-    assert!(failed[0].0.ends_with("30-deadly.jpg") && failed[0].1.contains("crashed (SIGSEGV)"), "{failed:?}");
+    assert!(
+        failed[0].0.ends_with("30-deadly.jpg") && failed[0].1.contains("crashed (SIGSEGV)"),
+        "{failed:?}"
+    );
     gpulane.assert_nothing_left();
 }

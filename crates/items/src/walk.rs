@@ -118,11 +118,17 @@ impl Glob {
                 }
             } else if states & !end != 0
                 && let Some(entries) = list(base, &name, false)?
+                && !(self.is_all_below() && is_run(&entries))
             {
                 levels.push(Level { entries, states, name: name.len() });
             }
         }
         Ok(())
+    }
+
+    /// Whether it stands for a directory and all that is in it.
+    fn is_all_below(&self) -> bool {
+        matches!(self.steps.as_slice(), [Step::AnyDepth])
     }
 
     /// These positions and those behind a `**`, which may stand for nothing.
@@ -153,6 +159,12 @@ impl Glob {
         }
         self.reach(next)
     }
+}
+
+/// Whether this is a run's directory: results of a map, this one's perhaps, are not what a directory is given for.
+fn is_run(entries: &[Entry]) -> bool {
+    let has = |wanted: &str| entries.iter().any(|entry| entry.name == wanted);
+    has("plan.json") && has("journal.jsonl")
 }
 
 /// A directory's entries, the bytewise first one last. `None`: there is no such directory.

@@ -29,7 +29,9 @@ pub(crate) fn map_line(event: &Event, palette: Palette) -> Option<String> {
                 if *rows == 1 { "1 result".to_owned() } else { format!("{} results", number(*rows)) };
             format!("{sign} {stage}: {results}{failed}; {}", safe(summary))
         }
-        Event::MapStopped { stage, because } => format!("{} {stage} stopped: {}", palette.cross(), because),
+        Event::MapStopped { stage, because } => {
+            format!("{} {stage} stopped: {}", palette.cross(), safe(because))
+        }
         Event::MapReopened { stage } => format!("{stage}: items that failed are tried again"),
         Event::WorkerRestarted { job, because, .. } => {
             format!("{} {job} ended and is started again: {}", palette.again(), safe(because))
@@ -115,7 +117,7 @@ pub(crate) fn closing(
             tell("failed:", format!("{place}/failed.jsonl"));
         }
         if let Some(because) = &known.stopped {
-            tell("stopped:", because.clone());
+            tell("stopped:", safe(because).into_owned());
         }
     }
     if items_failed(state) > 0 && state.counts.failed == 0 {

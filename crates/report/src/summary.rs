@@ -136,6 +136,9 @@ fn closing(of: &Summed<'_>, end: &End, run: &str, lines: &mut Vec<String>) {
     let took = session(of);
     let to_do = counts.pending + counts.running;
     match end {
+        End::Interrupted if is_lone(of.plan) => {
+            lines.push(format!("{} Interrupted after {took}.", of.palette.alert()));
+        }
         End::Interrupted => lines.push(format!(
             "{} Interrupted after {took}: {} of {} done, {} to go.",
             of.palette.alert(),

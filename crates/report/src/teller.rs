@@ -146,7 +146,10 @@ impl Teller {
             self.open(state, screen);
         }
         if let Some(text) = self.thin.summary(now, over, self.palette) {
-            screen.line(&format!("{text} {}", self.place(state)));
+            // Jobs that are workers say nothing of how far a map is.
+            let place =
+                if state.maps.iter().any(Option::is_some) { String::new() } else { self.place(state) };
+            screen.line(format!("{text} {place}").trim_end());
         }
     }
 

@@ -200,7 +200,6 @@ impl Dispatch {
             return;
         }
         lost.poison.push(Poison { slot, entry: first });
-        self.fruitless = 0;
         if self.settle(slot, 1) {
             lost.free.push(slot);
         }

@@ -46,9 +46,11 @@ impl BatchSize {
         full: Option<f64>,
         out_of_memory: bool,
     ) -> Option<u32> {
-        if out_of_memory && self.now > 1 && items >= self.now {
+        if out_of_memory {
             self.settled = true;
-            return Some(self.becomes((self.now / 2).max(1)));
+            // Others of the old size may be under way, and say the same.
+            let half = (items / 2).max(1);
+            return (half < self.now).then(|| self.becomes(half));
         }
         if self.settled || items != self.now {
             return None;
@@ -124,7 +126,12 @@ mod tests {
     fn out_of_memory_halves_also_what_was_asked_for() {
         let mut size = BatchSize::new(Some(256), 1024);
         assert_eq!(size.on_batch(256, 0.1, None, true), Some(128));
-        assert_eq!(size.on_batch(256, 0.1, None, true), Some(64), "twice in flight at the old size");
+        assert_eq!(
+            size.on_batch(256, 0.1, None, true),
+            None,
+            "eight lanes that run out at once halve it once"
+        );
+        assert_eq!(size.on_batch(128, 0.1, None, true), Some(64));
         assert_eq!(BatchSize::new(Some(1), 8).on_batch(1, 0.1, None, true), None);
     }
 }

@@ -106,7 +106,8 @@ impl Feeders {
             stage,
             announced: map.announced,
             failed_again: map.again,
-            accept_changes: self.accept_changes || map.opened,
+            accept_changes: self.accept_changes,
+            opened: map.opened,
         };
         let (words, theirs) = pipe_with(PipeFlags::CLOEXEC)?;
         rustix::io::ioctl_fionbio(&words, true)?;

@@ -155,7 +155,7 @@ impl Stock<'_> {
     fn take_up_maps(&mut self, plan: &Plan, failed_too: bool) {
         for (at, stage) in plan.stages.iter().enumerate() {
             let Some(map) = self.past.maps.get(at).and_then(Option::as_ref) else { continue };
-            if failed_too && map.finished.is_some() && map.failed > 0 {
+            if failed_too && map.failed > 0 {
                 self.record(Event::MapReopened { stage: stage.name.clone() });
             } else if map.finished.is_some() {
                 continue;

@@ -70,8 +70,17 @@ struct Made {
     crc32: u32,
 }
 
-/// Opens the map, or says why it must not go on.
-pub(crate) fn begin(orders: &FeederOrders, telling: &Telling) -> Result<Begun, String> {
+/// What is to be done, before anything of it is looked at.
+pub(crate) struct Asked {
+    stage: Stage,
+    map: MapStage,
+    base: PathBuf,
+    /// Where its parts stand.
+    pub(crate) dir: PathBuf,
+}
+
+/// Reads the plan and makes the map's directory.
+pub(crate) fn ask(orders: &FeederOrders) -> Result<Asked, String> {
     let run = RunDir::open(&orders.dir).map_err(|error| error.to_string())?;
     let plan = run.plan().map_err(|error| error.to_string())?;
     let stage = plan.stages.get(orders.stage.index()).cloned();
@@ -80,10 +89,21 @@ pub(crate) fn begin(orders: &FeederOrders, telling: &Telling) -> Result<Begun, S
         .ok_or("the plan has no such map; plan.json was changed by hand")?;
     let dir = run.map_dir(&stage);
     std::fs::create_dir_all(&dir).map_err(|error| format!("cannot make {}: {error}", dir.display()))?;
-    let base = PathBuf::from(&plan.run.cwd);
-    let mut changed = model_changes(&map, &base, &dir, orders.accept_changes)?;
+    Ok(Asked { stage, map, base: PathBuf::from(&plan.run.cwd), dir })
+}
+
+/// Opens the map, or says why it must not go on.
+pub(crate) fn begin(asked: Asked, orders: &FeederOrders, telling: &Telling) -> Result<Begun, String> {
+    let Asked { stage, map, base, dir } = asked;
+    let mut changed =
+        if orders.opened { Vec::new() } else { model_changes(&map, &base, &dir, orders.accept_changes)? };
     let wanted = Wanted { inputs: &map.input, base: &base, decode: map.decode };
     let list = match gpulane_items::open(&dir).map_err(|error| reading(&dir, &error))? {
+        Opened::None if std::fs::metadata(dir.join("commits.jsonl")).is_ok_and(|ledger| ledger.len() > 0) => {
+            return Err("the list of items (items.list, items.json) is gone, but there are results of it: listed anew, numbers would \
+                        mean other items; restore it, or start a new map into another directory"
+                .to_owned());
+        }
         Opened::None => gpulane_items::freeze(&wanted, &dir, &mut |_| {}).map_err(refused)?,
         Opened::Damaged(what) => {
             return Err(format!(
@@ -91,7 +111,7 @@ pub(crate) fn begin(orders: &FeederOrders, telling: &Telling) -> Result<Begun, S
             ));
         }
         Opened::List(list) => {
-            if !orders.accept_changes {
+            if !orders.accept_changes && !orders.opened {
                 changed
                     .extend(gpulane_items::changes(&list, &wanted).map_err(|error| reading(&dir, &error))?);
             }
@@ -118,7 +138,7 @@ fn reading(dir: &Path, error: &io::Error) -> String {
 fn refused(refused: Refused) -> String {
     match refused {
         Refused::Problems(problems) => {
-            problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("\n")
+            problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
         }
         other @ Refused::Io { .. } => other.to_string(),
     }
@@ -126,17 +146,16 @@ fn refused(refused: Refused) -> String {
 
 fn not_the_same(changed: &[String], dir: &Path) -> String {
     const SHOWN: usize = 5;
-    let mut lines = vec!["this is not the map it was when it began:".to_owned()];
-    lines.extend(changed.iter().take(SHOWN).map(|change| format!("  {change}")));
+    let mut what: Vec<String> = changed.iter().take(SHOWN).cloned().collect();
     if let more @ 1.. = changed.len().saturating_sub(SHOWN) {
-        lines.push(format!("  and {more} more"));
+        what.push(format!("and {more} more"));
     }
-    lines.push(format!(
-        "`gpulane resume {} --accept-changes` goes on with the items as they were listed and the model as it is now; \
-         results that are there stay as they are. Or start a new map into another directory.",
+    format!(
+        "this is not the map it was when it began: {}. `gpulane resume {} --accept-changes` goes on with the items as they were listed \
+         and the model as it is now, results that are there stay as they are; or start a new map into another directory",
+        what.join("; "),
         dir.display()
-    ));
-    lines.join("\n")
+    )
 }
 
 /// What the journal may not have heard of because everything was killed in between.

@@ -15,6 +15,8 @@ use serde::{Deserialize, Serialize};
 
 use super::begin::Begun;
 
+/// Where it is kept how items are decoded, which the model's class may decide: a trial must do the same.
+pub(super) const DECODE: &str = "in-hand.decode";
 /// Where the trial's orders stand; their presence tells a trial from a feeder.
 const VARIABLE: &str = "GPULANE_TRY_ITEM";
 
@@ -94,8 +96,8 @@ fn crashes(item: &Item, begun: &Begun) -> Option<i32> {
         }
         Place::Value(_) | Place::Bad(_) => return None,
     };
-    // The model's class may ask for another; images are what crashes decoders.
-    let decode = begun.task.map.decode.unwrap_or(Decode::Rgb(None));
+    let used = std::fs::read_to_string(begun.task.dir.join(DECODE)).ok().and_then(|text| text.parse().ok());
+    let decode = used.or(begun.task.map.decode).unwrap_or(Decode::Rgb(None));
     let trial = Trial { path: path.to_owned(), offset, bytes, decode };
     let status = Command::new("/proc/self/exe")
         .arg0(FEEDER)

@@ -106,7 +106,7 @@ impl Hub {
             std::mem::forget(flow.loaders);
         }
         // An end in order: nothing that was in hand is to blame for it.
-        for file in ["feed.sock", "in-hand"] {
+        for file in ["feed.sock", "in-hand", "in-hand.decode"] {
             let _ = std::fs::remove_file(self.task.dir.join(file));
         }
         if !self.writing.is_behind() {

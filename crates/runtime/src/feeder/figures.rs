@@ -38,6 +38,12 @@ impl Hub {
         Figures { items, work }
     }
 
+    /// Loading begins now.
+    pub(super) fn begin_figures(&mut self) {
+        let figures = self.figures();
+        self.live.begin(Instant::now(), figures);
+    }
+
     /// Writes `live.json`.
     pub(super) fn show(&mut self, now: Instant) {
         let figures = self.figures();
@@ -68,6 +74,7 @@ impl Hub {
 
     /// The whole run in one line: how fast, what limited it, how close it came to that limit.
     pub(super) fn summary(&self, now: Instant) -> String {
+        // Where nothing was loaded there is nothing to sum up.
         let Some((work, limit)) = self.live.whole(now, self.figures()) else {
             return "nothing was left to do".to_owned();
         };
@@ -80,7 +87,7 @@ impl Hub {
             1 => ", 1 worker died and was replaced".to_owned(),
             many => format!(", workers died and were replaced {many} times"),
         };
-        let limited = if limit.busy < SATURATED || work.seconds < WORTH_JUDGING {
+        let limited = if limit.busy < SATURATED {
             String::new()
         } else {
             format!(
@@ -90,6 +97,9 @@ impl Hub {
                 limit.limit,
             )
         };
+        if work.seconds < WORTH_JUDGING {
+            return format!("{:.0} items in {:.2} s{deaths}", work.items, work.seconds);
+        }
         format!(
             "{:.0} items/s over {:.1} s{limited}{on_gpu}{deaths}",
             work.items / work.seconds,

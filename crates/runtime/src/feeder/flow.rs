@@ -10,6 +10,7 @@ use gpulane_feed::ring::{Geometry, Ring, budget};
 use gpulane_feed::wire::ToWorker;
 use gpulane_model::{Bytes, Decode, NanPolicy};
 
+use super::careful::DECODE;
 use super::hub::{Hub, ring};
 use super::outside::LoaderPool;
 use super::source::Remaining;
@@ -110,8 +111,17 @@ impl Hub {
         let size = BatchSize::new(asked, geometry.capacity);
         let in_hand = InHand::create(&self.task.dir.join("in-hand"), threads)
             .map_err(|error| format!("cannot write {}: {error}", self.task.dir.display()))?;
-        let outside = matches!(decode, Decode::Load)
-            .then(|| Arc::new(LoaderPool::new(&self.task, Arc::clone(&ring_made), threads, decode)));
+        // Without it a trial after a crash tries as best it can.
+        let _ = std::fs::write(self.task.dir.join(DECODE), decode.to_string());
+        let outside = matches!(decode, Decode::Load).then(|| {
+            Arc::new(LoaderPool::new(
+                &self.task,
+                Arc::clone(&ring_made),
+                threads,
+                decode,
+                self.news_to.clone(),
+            ))
+        });
         let load = outside.clone().map(|outside| outside as Arc<dyn Outside>);
         let setup = Setup {
             ring: Arc::clone(&ring_made),
@@ -136,6 +146,7 @@ impl Hub {
             .map_err(|error| format!("cannot start the threads that load: {error}"))?;
         loaders.set_workers(workers);
         self.say_how(decode, threads, &geometry, planes, on_device, ready);
+        self.begin_figures();
         let share = on_device.then(Share::default);
         let looked = (Instant::now(), 0.0, 0.0);
         self.flow = Some(Flow { ring: ring_made, loaders, size, share, decode, threads, outside, looked });

@@ -94,6 +94,7 @@ impl Hub {
     /// `deadly`: items that are not to be touched again, with the reason.
     pub(super) fn new(
         begun: Begun,
+        listener: UnixListener,
         deadly: Vec<(Item, String)>,
         signals: Signals,
         telling: Arc<Telling>,
@@ -105,7 +106,6 @@ impl Hub {
         }
         let epoll = epoll::create(epoll::CreateFlags::CLOEXEC)?;
         let bell = Arc::new(eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?);
-        let listener = gpulane_feed::wire::listen(&task.dir)?;
         listener.set_nonblocking(true)?;
         watch(&epoll, &listener, LISTENER)?;
         watch(&epoll, &bell, WAKE)?;
@@ -151,8 +151,17 @@ impl Hub {
                 Ok(_) | Err(rustix::io::Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
+            // First of all whether we are to end: workers that end with us have done nothing wrong.
+            if events.iter().any(|event: &epoll::Event| event.data.u64() == SIGNALS) {
+                self.on_event(SIGNALS);
+            }
             for event in events.drain(..) {
-                self.on_event(event.data.u64());
+                if self.end.is_none() {
+                    self.on_event(event.data.u64());
+                }
+            }
+            if self.end.is_some() {
+                break;
             }
             self.hear_loaders();
             self.hand_out();
@@ -242,6 +251,11 @@ impl Hub {
             self.wave();
         }
         self.tune(now);
+        if self.writing.has_died() {
+            self.end = Some(End::Stopped(
+                "the thread that writes results has failed: a bug in gpulane; see feeder.log".to_owned(),
+            ));
+        }
         if self.live.is_due(now) {
             self.show(now);
         }

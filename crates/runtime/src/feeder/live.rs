@@ -51,9 +51,14 @@ impl Live {
         self.last.is_none_or(|last| now.duration_since(last) >= EVERY)
     }
 
+    /// Loading begins now.
+    pub(crate) fn begin(&mut self, now: Instant, figures: Figures) {
+        self.begun.get_or_insert((now, figures));
+    }
+
     /// Takes the figures of this moment into account.
     pub(crate) fn look(&mut self, now: Instant, figures: Figures) {
-        self.begun.get_or_insert((now, figures));
+        self.begin(now, figures);
         let (since, from) = *self.from.get_or_insert((now, figures));
         let stretch = now.duration_since(since);
         if stretch < STRETCH && self.rate > 0.0 {

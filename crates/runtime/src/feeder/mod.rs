@@ -50,13 +50,19 @@ fn feed() -> io::Result<u8> {
     let signals =
         Signals::listen(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGPIPE])?;
     let telling = Arc::new(Telling::default());
-    let begun = match begin::begin(&orders, &telling) {
-        Ok(begun) => begun,
+    // First of all: workers that connect wait in line while the items are listed, however long that takes.
+    let opened = begin::ask(&orders).and_then(|asked| {
+        let listener = gpulane_feed::wire::listen(&asked.dir)
+            .map_err(|error| format!("cannot make the workers' socket: {error}"))?;
+        Ok((begin::begin(asked, &orders, &telling)?, listener))
+    });
+    let (begun, listener) = match opened {
+        Ok(opened) => opened,
         Err(because) => {
             telling.say(&FeederWord::Stopped { because });
             return Ok(1);
         }
     };
     let deadly = careful::try_suspects(&begun);
-    Hub::new(begun, deadly, signals, telling)?.run()
+    Hub::new(begun, listener, deadly, signals, telling)?.run()
 }

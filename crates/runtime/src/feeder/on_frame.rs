@@ -6,7 +6,7 @@ use gpulane_core::batches::{BatchId, Span, WorkerId};
 use gpulane_feed::wire::{FromWorker, PROTOCOL, RawFrame, ResultsHead, Role, ToWorker};
 use serde_json::json;
 
-use super::connection::Progress;
+use super::connection::{Connection, Progress};
 use super::ending::End;
 use super::flow::{Abilities, ring_frame};
 use super::hub::Hub;
@@ -33,7 +33,7 @@ impl Hub {
                 ));
                 self.on_gone(id);
             }
-            FromWorker::Hello { role: Role::Loader, job, .. } => self.on_loader(id, job),
+            FromWorker::Hello { role: Role::Loader, pid, .. } => self.on_loader(id, pid),
             FromWorker::Hello { job, .. } => {
                 if let Some(worker) = self.workers.get_mut(&id) {
                     worker.job = job;
@@ -44,7 +44,7 @@ impl Hub {
             FromWorker::Ready { device, accepts, decode, batch, load, .. } => {
                 self.on_ready(id, &Abilities { device, accepts, decode, batch, load });
             }
-            FromWorker::SetupFailed { error, .. } => self.on_setup_failed(&error),
+            FromWorker::SetupFailed { error, .. } => self.on_setup_failed(id, &error),
             FromWorker::Began { batch } => self.books.on_began(id, BatchId(batch)),
             FromWorker::Results(head) => self.on_results(id, &head, frame.body),
             // A sign of life; or from a loader, whose frames go elsewhere.
@@ -73,17 +73,20 @@ impl Hub {
     }
 
     /// A loader process: its socket belongs to the thread it serves.
-    fn on_loader(&mut self, id: WorkerId, job: String) {
+    fn on_loader(&mut self, id: WorkerId, pid: u32) {
         let stream = self.dismiss(id).and_then(|loader| loader.into_stream().ok());
         let pool = self.flow.as_ref().and_then(|flow| flow.outside.as_ref());
         if let (Some(stream), Some(pool)) = (stream, pool) {
-            pool.arrive(job, stream);
+            pool.arrive(pid, stream);
         }
     }
 
-    fn on_setup_failed(&mut self, error: &str) {
+    fn on_setup_failed(&mut self, id: WorkerId, error: &str) {
+        let error = error.lines().last().unwrap_or_default();
         self.setup_failures.push(error.to_owned());
-        if self.setup_failures.len() >= SETUP_TRIES && self.working() == 0 {
+        let hopeful =
+            |(other, worker): (&WorkerId, &Connection)| *other != id && worker.progress != Progress::Strange;
+        if self.setup_failures.len() >= SETUP_TRIES && !self.workers.iter().any(hopeful) {
             let job = format!("{}/worker-0", self.task.stage.name);
             self.end = Some(End::Stopped(format!(
                 "the model cannot be set up: {error}; its log has the traceback: `gpulane logs {} {job}`",

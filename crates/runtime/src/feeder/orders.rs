@@ -23,8 +23,10 @@ pub(crate) struct FeederOrders {
     pub(crate) announced: u64,
     /// Items that failed are tried again.
     pub(crate) failed_again: bool,
-    /// Go on although inputs or model have changed since the map began.
+    /// Go on although inputs, model or parts have changed since the map began: a person said so.
     pub(crate) accept_changes: bool,
+    /// Another feeder of this engine has just looked: inputs and model are not asked about again.
+    pub(crate) opened: bool,
 }
 
 impl FeederOrders {

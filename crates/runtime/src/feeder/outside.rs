@@ -6,20 +6,25 @@ use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
+use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 use gpulane_decode::{Element, Form, Kind};
-use gpulane_feed::loaders::{Outside, OutsideAnswer};
+use gpulane_feed::loaders::{Outside, OutsideAnswer, Told};
 use gpulane_feed::ring::Ring;
 use gpulane_feed::wire::{self, FrameReader, FromWorker, ToWorker};
 use gpulane_model::{NanPolicy, env_vars};
 
 use super::begin::Task;
 use super::flow::ring_frame;
+use crate::process::signals::unblocked;
 
 /// Importing the model's libraries on a cold disk takes long.
 const IMPORT: Duration = Duration::from_mins(5);
+/// Processes that did not get ready, after which no more are started.
+const UNREADY: u32 = 2;
 /// Tries at an item whose process died over it.
 const TRIES: u32 = 2;
 
@@ -36,11 +41,15 @@ pub(super) struct LoaderPool {
     patience: Option<Duration>,
     ring: Arc<Ring>,
     frame: ToWorker,
-    /// Sockets of processes that have said hello, by the name they were given.
-    arrived: Mutex<HashMap<String, UnixStream>>,
+    /// Sockets of processes that have said hello, by their ids.
+    arrived: Mutex<HashMap<u32, UnixStream>>,
     arrival: Condvar,
     /// One for each thread; held while that thread loads.
     seats: Vec<Mutex<Seat>>,
+    /// Whether any has ever got ready, and how many have not in a row: a model whose `load` cannot be set up is no item's fault.
+    ready: AtomicBool,
+    unready: AtomicU32,
+    news: SyncSender<Told>,
 }
 
 #[derive(Default)]
@@ -50,7 +59,13 @@ struct Seat {
 }
 
 impl LoaderPool {
-    pub(super) fn new(task: &Task, ring: Arc<Ring>, threads: u32, decode: gpulane_model::Decode) -> Self {
+    pub(super) fn new(
+        task: &Task,
+        ring: Arc<Ring>,
+        threads: u32,
+        decode: gpulane_model::Decode,
+        news: SyncSender<Told>,
+    ) -> Self {
         let frame = ring_frame(&ring, decode, NanPolicy::Keep);
         Self {
             model: task.map.model.clone(),
@@ -65,16 +80,19 @@ impl LoaderPool {
             arrived: Mutex::default(),
             arrival: Condvar::new(),
             seats: (0..threads).map(|_| Mutex::default()).collect(),
+            ready: AtomicBool::new(false),
+            unready: AtomicU32::new(0),
+            news,
         }
     }
 
     /// A loader has connected.
-    pub(super) fn arrive(&self, name: String, stream: UnixStream) {
-        lock(&self.arrived).insert(name, stream);
+    pub(super) fn arrive(&self, pid: u32, stream: UnixStream) {
+        lock(&self.arrived).insert(pid, stream);
         self.arrival.notify_all();
     }
 
-    /// Ends all of them. A thread that waits for one gets an error at once.
+    /// Ends all that are idle; those in use end with this process, whose socket they read.
     pub(super) fn end(&self) {
         for seat in &self.seats {
             // A seat in use belongs to a thread that waits for its process; both end with this process.
@@ -91,8 +109,8 @@ impl LoaderPool {
     /// Starts the process of this seat and waits until it is ready; the error is for a person.
     fn fill(&self, seat: &mut Seat, thread: usize) -> Result<(), String> {
         let name = self.name(thread);
-        lock(&self.arrived).remove(&name);
-        let child = Command::new(&self.python)
+        let mut command = Command::new(&self.python);
+        command
             .args(["-m", "gpulane.loader", &self.model])
             .current_dir(&self.base)
             .envs(self.environment.iter().map(|(key, value)| (key, value)))
@@ -102,11 +120,13 @@ impl LoaderPool {
             .env(env_vars::CUDA_VISIBLE_DEVICES, "")
             .env("OMP_NUM_THREADS", "1")
             .stdin(Stdio::null())
-            .stdout(Stdio::null())
+            .stdout(Stdio::null());
+        let child = unblocked(&mut command)
             .spawn()
             .map_err(|error| format!("cannot start {}: {error}", self.python))?;
+        let pid = child.id();
         seat.process = Some(child);
-        let stream = self.await_arrival(&name, seat)?;
+        let stream = self.await_arrival(pid, seat)?;
         stream.set_read_timeout(Some(IMPORT)).map_err(|error| error.to_string())?;
         let first = wire::encode(&self.frame, 0);
         wire::send_with_fd(&stream, &first, self.ring.fd()).map_err(|error| error.to_string())?;
@@ -123,12 +143,12 @@ impl LoaderPool {
         Ok(())
     }
 
-    fn await_arrival(&self, name: &str, seat: &mut Seat) -> Result<UnixStream, String> {
+    fn await_arrival(&self, pid: u32, seat: &mut Seat) -> Result<UnixStream, String> {
         const LOOK: Duration = Duration::from_millis(200);
         let until = Instant::now() + IMPORT;
         let mut arrived = lock(&self.arrived);
         loop {
-            if let Some(stream) = arrived.remove(name) {
+            if let Some(stream) = arrived.remove(&pid) {
                 return Ok(stream);
             }
             if let Some(Ok(Some(status))) = seat.process.as_mut().map(Child::try_wait) {
@@ -143,9 +163,19 @@ impl LoaderPool {
         }
     }
 
+    /// After a few, with none that ever worked, the map ends.
+    fn on_unready(&self, error: &str) {
+        let in_a_row = self.unready.fetch_add(1, Ordering::Relaxed) + 1;
+        if in_a_row >= UNREADY && !self.ready.load(Ordering::Relaxed) {
+            // A full line of news is as good: the next one says it.
+            let _ = self.news.try_send(Told::Broken(format!("{error}; feeder.log has the whole of it")));
+        }
+    }
+
     fn ask(&self, seat: &mut Seat, thread: usize, wish: &ToWorker) -> Result<FromWorker, String> {
         if seat.line.is_none() {
-            self.fill(seat, thread)?;
+            self.fill(seat, thread).inspect_err(|error| self.on_unready(error))?;
+            self.ready.store(true, Ordering::Relaxed);
         }
         let Some((stream, reader)) = &mut seat.line else { return Err("no loader".to_owned()) };
         std::io::Write::write_all(stream, &wire::encode(wish, 0)).map_err(|error| error.to_string())?;
@@ -174,7 +204,8 @@ impl Outside for LoaderPool {
                 Ok(_) => last = String::from("a loader said something unexpected"),
                 Err(error) => last = error,
             }
-            if let Some(how) = seat.leave() {
+            let asked = seat.line.is_some();
+            if let Some(how) = seat.leave().filter(|_| asked) {
                 last = how;
             }
         }

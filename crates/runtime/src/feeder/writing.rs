@@ -37,6 +37,16 @@ pub(crate) enum Write {
     Finish(Sender<Result<(), String>>),
 }
 
+impl Write {
+    /// What it holds of results.
+    fn bytes(&self) -> u64 {
+        match self {
+            Self::Rows(_, _, body) => body.len() as u64,
+            Self::Failed(..) | Self::Finish(_) => 0,
+        }
+    }
+}
+
 /// What all may read of the writer's progress.
 #[derive(Debug, Default)]
 pub(crate) struct Written {
@@ -50,6 +60,8 @@ pub(crate) struct Written {
     pub(crate) busy: AtomicU64,
     /// Messages that wait.
     pub(crate) waiting: AtomicU64,
+    /// Bytes of results in them.
+    pub(crate) waiting_bytes: AtomicU64,
     /// The disk is full, or otherwise not to be had just now.
     pub(crate) stuck: AtomicBool,
 }
@@ -66,6 +78,8 @@ pub(crate) struct Writing {
 
 /// Messages that may wait before workers get nothing more.
 const BEHIND: u64 = 64;
+/// The same for their bytes.
+const BEHIND_BYTES: u64 = 256 << 20;
 
 impl Writing {
     /// Starts the thread. `wake` is called whenever something was made durable or taken.
@@ -93,13 +107,22 @@ impl Writing {
     /// Hands something over; never waits.
     pub(crate) fn put(&self, write: Write) {
         self.written.waiting.fetch_add(1, Ordering::Relaxed);
+        self.written.waiting_bytes.fetch_add(write.bytes(), Ordering::Relaxed);
         // The thread lives as long as this does.
         let _ = self.to.send(write);
     }
 
     /// Whether the disk does not keep up.
     pub(crate) fn is_behind(&self) -> bool {
-        self.written.waiting.load(Ordering::Relaxed) > BEHIND || self.written.stuck.load(Ordering::Relaxed)
+        let written = &self.written;
+        written.waiting.load(Ordering::Relaxed) > BEHIND
+            || written.waiting_bytes.load(Ordering::Relaxed) > BEHIND_BYTES
+            || written.stuck.load(Ordering::Relaxed)
+    }
+
+    /// Whether the thread has ended while it was needed.
+    pub(crate) fn has_died(&self) -> bool {
+        self.thread.as_ref().is_some_and(JoinHandle::is_finished)
     }
 
     /// Asks for everything to be made durable; the answer comes when it is, or with the first error.
@@ -137,8 +160,10 @@ impl Desk {
             let wait = self.until_due();
             match from.recv_timeout(wait) {
                 Ok(write) => {
-                    self.written.waiting.fetch_sub(1, Ordering::Relaxed);
+                    let bytes = write.bytes();
                     self.take(write);
+                    self.written.waiting.fetch_sub(1, Ordering::Relaxed);
+                    self.written.waiting_bytes.fetch_sub(bytes, Ordering::Relaxed);
                 }
                 Err(RecvTimeoutError::Timeout) => {}
                 Err(RecvTimeoutError::Disconnected) => return,
