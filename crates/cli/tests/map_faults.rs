@@ -1,0 +1,74 @@
+//! Models and inputs that are wrong altogether: the map stops and says so instead of running through every item.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)] // a test fails by panicking
+
+use std::collections::BTreeSet;
+
+use gpulane_testkit::Gpulane;
+
+fn gpulane() -> Gpulane {
+    Gpulane::new(env!("CARGO_BIN_EXE_gpulane"))
+}
+
+fn list(gpulane: &Gpulane, count: usize) {
+    let items: Vec<String> = (0..count).map(|number| format!("item-{number}\n")).collect();
+    gpulane.workspace.file("items.txt", &items.concat());
+}
+
+#[test]
+fn a_model_that_crashes_over_everything_stops_the_map() {
+    let gpulane = gpulane();
+    list(&gpulane, 400);
+    let model = "import os\ndef Model(batch):\n    os._exit(9)\n";
+    let finished = gpulane.map(model, &["@items.txt"], &["--decode", "value", "--batch", "8"]);
+    assert_eq!(finished.code, 3, "{finished:?}");
+    let stopped = gpulane.events_of("map_stopped");
+    let because = stopped[0]["because"].as_str().unwrap();
+    assert!(because.contains("died in a row"), "{because}");
+    assert!(gpulane.failed_items().len() < 100, "it did not run through all of them");
+    gpulane.assert_nothing_left();
+}
+
+#[test]
+fn a_model_without_the_load_it_is_asked_for_stops_the_map() {
+    let gpulane = gpulane();
+    list(&gpulane, 50);
+    let model = "import gpulane\nclass Model(gpulane.Model):\n    def predict_batch(self, batch):\n        return list(batch)\n";
+    let finished = gpulane.map(model, &["@items.txt"], &["--decode", "load"]);
+    assert_eq!(finished.code, 3, "{finished:?}");
+    let stopped = gpulane.events_of("map_stopped");
+    let because = stopped[0]["because"].as_str().unwrap();
+    assert!(because.contains("load"), "{because}");
+    assert!(gpulane.failed_items().len() < 10, "it did not run through all of them");
+    gpulane.assert_nothing_left();
+}
+
+#[test]
+fn results_below_the_input_are_no_input() {
+    let gpulane = gpulane();
+    for number in 0..5 {
+        gpulane.workspace.file(&format!("{number}.txt"), "text");
+    }
+    let model = "def Model(batch):\n    return [len(text) for text in batch]\n";
+    let finished = gpulane.map(model, &["."], &["--decode", "text"]);
+    assert_eq!(finished.code, 0, "{finished:?}");
+    let items: BTreeSet<String> =
+        gpulane.rows().iter().map(|row| row["item"].as_str().unwrap().to_owned()).collect();
+    assert!(items.iter().any(|item| item.ends_with("4.txt")), "{items:?}");
+    assert!(!items.iter().any(|item| item.contains("journal")), "{items:?}");
+    assert_eq!(gpulane.call(&["resume", "r"]).code, 4, "and nothing has changed by it");
+}
+
+#[test]
+fn a_map_stopped_by_its_failures_goes_on_once_the_model_is_right() {
+    let gpulane = gpulane();
+    list(&gpulane, 300);
+    let wrong = "def Model(batch):\n    raise ValueError('no')\n";
+    let settings = ["--decode", "value", "--max-failures", "10"];
+    assert_eq!(gpulane.map(wrong, &["@items.txt"], &settings).code, 3);
+    assert!(gpulane.failed_items().len() > 10);
+    gpulane.workspace.file("model.py", "def Model(batch):\n    return [len(item) for item in batch]\n");
+    let finished = gpulane.call(&["resume", "r", "--failed", "--accept-changes"]);
+    assert_eq!(finished.code, 0, "{finished:?}");
+    assert_eq!((gpulane.rows().len(), gpulane.failed_items().len()), (300, 0));
+}
