@@ -50,11 +50,16 @@ def paths(folder: str, items: int) -> list[str]:
     return [files[at % len(files)] for at in range(items)]
 
 
-def load_opencv(path: str):
+def load_opencv(path: str, antialiased: bool = False):
     import cv2
 
     cv2.setNumThreads(0)
-    return cv2.resize(cv2.cvtColor(cv2.imread(path), cv2.COLOR_BGR2RGB), (SIDE, SIDE), interpolation=cv2.INTER_LINEAR)
+    how = cv2.INTER_AREA if antialiased else cv2.INTER_LINEAR
+    return cv2.resize(cv2.cvtColor(cv2.imread(path), cv2.COLOR_BGR2RGB), (SIDE, SIDE), interpolation=how)
+
+
+def load_opencv_area(path: str):
+    return load_opencv(path, True)
 
 
 def load_pil(path: str):
@@ -96,6 +101,8 @@ def main() -> None:
     files = paths(folder, items)
     if name == "dataloader-opencv":
         dataloader(load_opencv, files, processes)
+    elif name == "dataloader-opencv-area":
+        dataloader(load_opencv_area, files, processes)
     elif name == "dataloader-pil":
         dataloader(load_pil, files, processes)
     elif name == "ray":
