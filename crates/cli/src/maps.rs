@@ -1,5 +1,7 @@
 //! What a plan with maps needs that only the machine can tell: how many workers, which Python, whether model and inputs are there.
 
+use std::fs::DirBuilder;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use gpulane_gpu::GpuSpec;
@@ -105,8 +107,12 @@ pub(crate) struct Scratch(PathBuf);
 
 impl Scratch {
     pub(crate) fn new() -> std::io::Result<Self> {
-        let path = std::env::temp_dir().join(format!("gpulane-{}", std::process::id()));
-        std::fs::create_dir(&path)?;
+        // The time makes it new even where a process of the same number left one behind.
+        let now = std::time::SystemTime::now()
+            .duration_since(std::time::UNIX_EPOCH)
+            .map_or(0, |since| since.as_nanos());
+        let path = std::env::temp_dir().join(format!("gpulane-{}-{now}", std::process::id()));
+        DirBuilder::new().mode(0o700).create(&path)?;
         Ok(Self(path))
     }
 

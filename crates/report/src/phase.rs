@@ -4,6 +4,7 @@ use gpulane_core::Core;
 use gpulane_journal::RunDir;
 use gpulane_model::{Counts, Millis, Plan, RunState};
 
+use crate::map_words::items_failed;
 use crate::palette::Style;
 
 /// A run at one moment, for `status`.
@@ -50,7 +51,7 @@ pub enum Phase {
     Waiting,
     /// Every job has ended and none failed.
     Succeeded,
-    /// Every job has ended and some failed.
+    /// Every job has ended and some failed, or items of a map did.
     Failed,
     /// Stopped on request; can be resumed.
     Interrupted,
@@ -62,7 +63,7 @@ impl Phase {
     /// Where the run stands.
     pub fn of(state: &RunState, live: bool) -> Self {
         match (live, state.finished, state.interrupted.is_some()) {
-            (_, true, _) if state.counts.failed > 0 => Self::Failed,
+            (_, true, _) if state.counts.failed > 0 || items_failed(state) > 0 => Self::Failed,
             (_, true, _) => Self::Succeeded,
             (true, ..) if state.started.is_none() => Self::Starting,
             (true, ..) if state.held.is_some() && state.counts.running == 0 => Self::Waiting,

@@ -206,7 +206,7 @@ pub enum ToWorker {
         data: u64,
         /// Where it ends.
         data_end: u64,
-        /// Sent alone, and not to be split by the worker.
+        /// A worker died over it: sent alone.
         careful: bool,
     },
     /// Nothing to do yet; answer `here`.

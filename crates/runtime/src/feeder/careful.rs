@@ -6,6 +6,7 @@ use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
 use std::path::Path;
 use std::process::{Command, Stdio};
+use std::time::{Duration, Instant};
 
 use gpulane_decode::{Decoder, Finish, Limits};
 use gpulane_feed::loaders::InHand;
@@ -14,7 +15,12 @@ use gpulane_model::{Decode, FEEDER};
 use serde::{Deserialize, Serialize};
 
 use super::begin::Begun;
+use crate::process::signals::unblocked;
 
+/// What a trial may take: a file that never answers crashes nothing.
+const PATIENCE: Duration = Duration::from_mins(1);
+/// Signals of a program that went wrong by itself.
+const CRASHES: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGABRT, libc::SIGILL, libc::SIGFPE];
 /// Where it is kept how items are decoded, which the model's class may decide: a trial must do the same.
 pub(super) const DECODE: &str = "in-hand.decode";
 /// Where the trial's orders stand; their presence tells a trial from a feeder.
@@ -99,14 +105,22 @@ fn crashes(item: &Item, begun: &Begun) -> Option<i32> {
     let used = std::fs::read_to_string(begun.task.dir.join(DECODE)).ok().and_then(|text| text.parse().ok());
     let decode = used.or(begun.task.map.decode).unwrap_or(Decode::Rgb(None));
     let trial = Trial { path: path.to_owned(), offset, bytes, decode };
-    let status = Command::new("/proc/self/exe")
-        .arg0(FEEDER)
-        .env(VARIABLE, serde_json::to_string(&trial).ok()?)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .status()
-        .ok()?;
-    status.signal()
+    let mut command = Command::new("/proc/self/exe");
+    command.arg0(FEEDER).env(VARIABLE, serde_json::to_string(&trial).ok()?);
+    command.stdin(Stdio::null()).stdout(Stdio::null());
+    let mut child = unblocked(&mut command).spawn().ok()?;
+    let until = Instant::now() + PATIENCE;
+    while Instant::now() < until {
+        match child.try_wait() {
+            // Another signal says nothing of the item: somebody sent it.
+            Ok(Some(status)) => return status.signal().filter(|signal| CRASHES.contains(signal)),
+            Ok(None) => std::thread::sleep(Duration::from_millis(2)),
+            Err(_) => break,
+        }
+    }
+    let _ = child.kill();
+    let _ = child.wait();
+    None
 }
 
 fn signal_name(signal: i32) -> String {
@@ -116,7 +130,6 @@ fn signal_name(signal: i32) -> String {
         libc::SIGABRT => "SIGABRT".to_owned(),
         libc::SIGILL => "SIGILL".to_owned(),
         libc::SIGFPE => "SIGFPE".to_owned(),
-        libc::SIGKILL => "SIGKILL; was the machine out of memory?".to_owned(),
         other => format!("signal {other}"),
     }
 }
