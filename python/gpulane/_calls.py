@@ -106,6 +106,7 @@ class Caller:
     def _in_pieces(self, batch: Batch, outcome: Outcome, again: bool) -> None:
         """Works on a batch piece by piece; `again`: all of it at once has failed, and is due one more try."""
         results: Dict[int, Any] = {}
+        miscounted = ""
         todo: List[Tuple[int, int, bool]] = [(0, batch.count, not again)]
         while todo:
             start, end, may_retry = todo.pop()
@@ -121,9 +122,14 @@ class Caller:
                 self._limit.went_well(end - start, batch.count)
             except Exception as error:
                 reason = self._noted(error, end - start, outcome)
+                if isinstance(error, ResultError) and end - start > 1 and not may_retry:
+                    miscounted = miscounted or reason
                 todo.extend(self._next_try(start, end, may_retry, is_out_of_memory(error)))
                 if end - start == 1 and (is_out_of_memory(error) or not may_retry):
                     outcome.failed[start] = reason
+        if miscounted and not outcome.failed:
+            # Right for each alone and wrong for many: these are not one result per item, and must not pass for that.
+            outcome.failed = {at: miscounted for at in range(batch.count)}
         self._put_together(batch, results, outcome)
 
     def _next_try(self, start: int, end: int, may_retry: bool, out_of_memory: bool) -> List[Tuple[int, int, bool]]:

@@ -72,3 +72,15 @@ fn a_map_stopped_by_its_failures_goes_on_once_the_model_is_right() {
     assert_eq!(finished.code, 0, "{finished:?}");
     assert_eq!((gpulane.rows().len(), gpulane.failed_items().len()), (300, 0));
 }
+
+#[test]
+fn one_result_for_the_whole_batch_does_not_pass_for_one_each() {
+    let gpulane = gpulane();
+    list(&gpulane, 40);
+    let model = "def Model(batch):\n    return [sum(len(item) for item in batch)]\n";
+    let finished = gpulane.map(model, &["@items.txt"], &["--decode", "value", "--batch", "20"]);
+    assert_eq!(finished.code, 3, "{finished:?}");
+    let failed = gpulane.failed_items();
+    assert!(failed.len() >= 38, "all but those that were alone in their batch: {failed:?}");
+    assert!(failed[0].1.contains("1 result"), "{failed:?}");
+}
