@@ -1,7 +1,7 @@
 //! Images per CPU-second from files to pixels, for `bench/map/run`: `fill bare|loaders|planes FOLDER ITEMS THREADS`, or texts that are
 //! not read at all: `fill values - ITEMS THREADS`. The folder's photographs are taken over and over, at 224×224.
 //! `bare` is a loop over `turbojpeg` and `fast_image_resize` with nothing around it: what these two can do at best.
-#![allow(clippy::print_stdout, clippy::unwrap_used, clippy::expect_used, clippy::cast_precision_loss)]
+#![allow(clippy::print_stdout, clippy::unwrap_used, clippy::expect_used, clippy::cast_precision_loss)] // a benchmark fails by panicking
 
 use std::path::{Path, PathBuf};
 use std::sync::Arc;

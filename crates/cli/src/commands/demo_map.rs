@@ -11,7 +11,7 @@ use super::map::map;
 use crate::args::{Demo, Map, MapSettings, Sharing, Show};
 use crate::say;
 
-const FILES: [(&str, &str); 1] = [("words.py", include_str!("../../demo/words.py"))];
+const FILES: [(&str, &str); 1] = [("words.py", include_str!("../../../../examples/map/words.py"))];
 
 /// How many texts there are.
 const TEXTS: u32 = 2000;

@@ -6,11 +6,11 @@ use std::path::{Path, PathBuf};
 
 use gpulane_items::{Refused, Wanted};
 use gpulane_journal::RunDir;
-use gpulane_model::{ExitCode, MapStage, Plan, RunSettings};
+use gpulane_model::{ExitCode, MapStage, Plan};
 use gpulane_plan::{MapLine, Override};
 
 use super::check::{accept, cwd};
-use super::run::start;
+use super::run::{settings, start};
 use crate::args::Map;
 use crate::maps::{self, STDIN, Scratch};
 use crate::say;
@@ -34,14 +34,7 @@ pub(crate) fn resolve(args: &Map) -> Result<Plan, ExitCode> {
         say::error(error);
         good = false;
     }
-    let settings = RunSettings {
-        cwd: cwd(),
-        gpus: args.gpus.clone(),
-        lanes: args.lanes,
-        headroom: args.headroom,
-        foreign: args.sharing.foreign.map(Into::into).unwrap_or_default(),
-        wait: args.sharing.wait,
-    };
+    let settings = settings(&args.gpus, args.lanes, args.headroom, &args.sharing);
     let flags = |given: Vec<(&str, &str, &str)>| -> Vec<Override> {
         let flag = |(flag, key, value): (&str, &str, &str)| Override {
             flag: flag.into(),

@@ -9,13 +9,13 @@ use std::sync::Arc;
 use std::time::SystemTime;
 
 use gpulane_journal::{RunDir, RunDirError, RunLock};
-use gpulane_model::{Attempt, ExitCode, Plan, RunSettings};
+use gpulane_model::{Attempt, Bytes, ExitCode, Plan, RunSettings};
 use gpulane_plan::{AdHoc, Override};
 use gpulane_runtime::{Placeholders, StartRequest};
 
 use super::RUNS;
 use super::check::{accept, cwd, read_plan, size};
-use crate::args::{Engine, Run, Show};
+use crate::args::{Engine, Run, Sharing, Show};
 use crate::attach::{Ended, attach};
 use crate::{maps, say};
 
@@ -33,6 +33,18 @@ pub(crate) fn run(args: &Run) -> ExitCode {
     }
 }
 
+/// What the command line said of where and how to run.
+pub(super) fn settings(gpus: &str, lanes: Option<u32>, headroom: Bytes, sharing: &Sharing) -> RunSettings {
+    RunSettings {
+        cwd: cwd(),
+        gpus: gpus.to_owned(),
+        lanes,
+        headroom,
+        foreign: sharing.foreign.map(Into::into).unwrap_or_default(),
+        wait: sharing.wait,
+    }
+}
+
 /// The plan the arguments mean. What is wrong has been said.
 fn resolve(args: &Run) -> Result<Plan, ExitCode> {
     if args.on == Engine::Slurm {
@@ -43,14 +55,7 @@ fn resolve(args: &Run) -> Result<Plan, ExitCode> {
         say::error(error);
         return Err(ExitCode::BadInput);
     }
-    let settings = RunSettings {
-        cwd: cwd(),
-        gpus: args.gpus.clone(),
-        lanes: args.lanes,
-        headroom: args.headroom,
-        foreign: args.sharing.foreign.map(Into::into).unwrap_or_default(),
-        wait: args.sharing.wait,
-    };
+    let settings = settings(&args.gpus, args.lanes, args.headroom, &args.sharing);
     match (&args.plan, args.command.is_empty()) {
         (Some(path), true) => from_file(args, path, settings),
         (None, false) => {

@@ -1,5 +1,5 @@
 //! The feeder's loop: workers and loaders report here, the books decide, and workers and loaders are told. One thread, one epoll; it
-//! never waits for a disk, a worker or a decoder.
+//! waits for no worker and no decoder, and of the disk it does only `live.json`. At the end it waits for the last results to be durable.
 
 use std::collections::{BTreeMap, HashMap};
 use std::io;
@@ -49,10 +49,6 @@ pub(super) struct Tally {
     pub(super) model: f64,
     pub(super) copying: f64,
     pub(super) waiting: f64,
-    /// Bytes that workers copied to their devices.
-    pub(super) to_device: u64,
-    /// Bytes that they had to copy on the host first.
-    pub(super) on_host: u64,
     /// Workers that died over something.
     pub(super) deaths: u64,
 }

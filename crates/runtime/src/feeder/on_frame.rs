@@ -102,8 +102,6 @@ impl Hub {
             worker.copy_seconds += head.seconds.copy;
             worker.wait_seconds += head.seconds.wait;
         }
-        self.tally.to_device += head.bytes.copied_to_device;
-        self.tally.on_host += head.bytes.copied_on_host;
         self.learn_size(head, span);
         self.put_rows(span, head, body);
         if self.books.settle(span.slot, span.count) {

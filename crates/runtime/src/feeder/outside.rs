@@ -46,9 +46,11 @@ pub(super) struct LoaderPool {
     arrival: Condvar,
     /// One for each thread; held while that thread loads.
     seats: Vec<Mutex<Seat>>,
-    /// Whether any has ever got ready, and how many have not in a row: a model whose `load` cannot be set up is no item's fault.
+    /// Whether any has ever got ready: a model whose `load` cannot be set up is no item's fault.
     ready: AtomicBool,
+    /// How many have not.
     unready: AtomicU32,
+    /// Where it is told that the map cannot go on.
     news: SyncSender<Told>,
 }
 
@@ -165,8 +167,8 @@ impl LoaderPool {
 
     /// After a few, with none that ever worked, the map ends.
     fn on_unready(&self, error: &str) {
-        let in_a_row = self.unready.fetch_add(1, Ordering::Relaxed) + 1;
-        if in_a_row >= UNREADY && !self.ready.load(Ordering::Relaxed) {
+        let unready = self.unready.fetch_add(1, Ordering::Relaxed) + 1;
+        if unready >= UNREADY && !self.ready.load(Ordering::Relaxed) {
             // A full line of news is as good: the next one says it.
             let _ = self.news.try_send(Told::Broken(format!("{error}; feeder.log has the whole of it")));
         }
