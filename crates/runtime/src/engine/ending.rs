@@ -17,7 +17,7 @@ use rustix::process::{
 use super::leftovers;
 use crate::process::spawn::Spawned;
 use crate::process::subreaper::Children;
-use crate::process::tree::{self, Process, Table};
+use crate::process::tree::{self, Mark, Process, Table};
 
 /// Helpers such as Python's resource tracker end by themselves right after their parent.
 const SETTLE: Millis = Millis(300);
@@ -47,6 +47,16 @@ pub(super) struct Running {
 enum Main {
     Alive { pidfd: OwnedFd },
     Ended(ProcessExit),
+}
+
+/// Whose a process is that we adopted.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Owner {
+    Job(JobId),
+    /// No job that runs.
+    Nobody,
+    /// Cannot be told yet.
+    Unclear,
 }
 
 /// The stepwise end of a tree.
@@ -149,7 +159,7 @@ impl Roster {
     /// Whether the process bears the mark of a job of ours that does not run any more.
     pub(super) fn is_leftover(&self, pid: Pid) -> bool {
         let ours = tree::tag_of(pid).is_some_and(|tag| tag.run == self.run && tag.attempt > 0);
-        ours && self.owner(pid).is_none()
+        ours && self.owner(pid).job().is_none()
     }
 
     /// How many jobs run.
@@ -200,9 +210,9 @@ impl Roster {
             Main::Alive { .. } => return self.press(job, now),
         };
         let survivors: HashSet<Pid> =
-            orphans.iter().filter(|(_, owner)| *owner == Some(job)).map(|(pid, _)| *pid).collect();
-        let undecided = |(pid, owner): &(Pid, Option<JobId>)| owner.is_none() && tree::is_becoming(*pid);
-        if survivors.is_empty() && !stuck && orphans.iter().any(undecided) {
+            orphans.iter().filter(|(_, owner)| *owner == Owner::Job(job)).map(|(pid, _)| *pid).collect();
+        let undecided = orphans.iter().any(|(_, owner)| *owner == Owner::Unclear);
+        if survivors.is_empty() && !stuck && undecided {
             let ended = *running.ended.get_or_insert(now);
             if now.since(ended) < SETTLE {
                 return Look::Again { at: now.after(LOOK_AGAIN), watch: Vec::new() };
@@ -300,7 +310,7 @@ impl Roster {
     fn members(&mut self, job: JobId) -> Vec<Process> {
         let orphans = self.orphans();
         let mut roots: Vec<Pid> =
-            orphans.into_iter().filter(|(_, owner)| *owner == Some(job)).map(|(pid, _)| pid).collect();
+            orphans.into_iter().filter(|(_, owner)| *owner == Owner::Job(job)).map(|(pid, _)| pid).collect();
         if let Some(Running { main: Main::Alive { .. }, pid, .. }) = self.running.get(&job) {
             roots.push(*pid);
         }
@@ -312,7 +322,7 @@ impl Roster {
         let orphans = self.orphans();
         let strays: Vec<Pid> = orphans
             .iter()
-            .filter(|(pid, owner)| owner.is_none() && self.is_stray(*pid))
+            .filter(|(pid, owner)| owner.job().is_none() && self.is_stray(*pid))
             .map(|(pid, _)| *pid)
             .collect();
         if !strays.is_empty() {
@@ -329,18 +339,18 @@ impl Roster {
     }
 
     /// Our living children that are no job's main process, each with its job where that can be told.
-    fn orphans(&mut self) -> Vec<(Pid, Option<JobId>)> {
+    fn orphans(&mut self) -> Vec<(Pid, Owner)> {
         let mut orphans = Vec::new();
         for pid in self.living_orphans() {
-            let owner = self.adopted.get(&pid).copied().filter(|job| self.running.contains_key(job));
-            orphans.push((pid, owner.or_else(|| self.owner(pid))));
+            let known = self.adopted.get(&pid).copied().filter(|job| self.running.contains_key(job));
+            orphans.push((pid, known.map_or_else(|| self.owner(pid), Owner::Job)));
         }
         if self.adopted.is_empty() && orphans.is_empty() {
             return orphans;
         }
         let living: HashSet<Pid> = orphans.iter().map(|(pid, _)| *pid).collect();
         self.adopted.retain(|pid, _| living.contains(pid));
-        self.adopted.extend(orphans.iter().filter_map(|(pid, owner)| owner.map(|job| (*pid, job))));
+        self.adopted.extend(orphans.iter().filter_map(|(pid, owner)| Some((*pid, owner.job()?))));
         orphans
     }
 
@@ -362,15 +372,29 @@ impl Roster {
     }
 
     /// By session, which a daemon leaves, or by environment, which it usually keeps.
-    fn owner(&self, pid: Pid) -> Option<JobId> {
+    fn owner(&self, pid: Pid) -> Owner {
         let session = getsid(Some(pid)).ok();
         let by_session = self.running.iter().find(|(_, running)| Some(running.pid) == session);
         if let Some((job, _)) = by_session {
-            return Some(*job);
+            return Owner::Job(*job);
         }
-        let tag = tree::tag_of(pid).filter(|tag| tag.run == self.run)?;
+        let tag = match tree::mark_of(pid) {
+            Mark::Of(tag) if tag.run == self.run => tag,
+            Mark::Of(_) | Mark::Nobody => return Owner::Nobody,
+            Mark::Unclear => return Owner::Unclear,
+        };
         let same = |running: &Running| running.name == tag.job && running.attempt.0 == tag.attempt;
-        self.running.iter().find(|(_, running)| same(running)).map(|(job, _)| *job)
+        let job = self.running.iter().find(|(_, running)| same(running));
+        job.map_or(Owner::Nobody, |(job, _)| Owner::Job(*job))
+    }
+}
+
+impl Owner {
+    fn job(self) -> Option<JobId> {
+        match self {
+            Self::Job(job) => Some(job),
+            Self::Nobody | Self::Unclear => None,
+        }
     }
 }
 

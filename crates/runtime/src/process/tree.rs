@@ -166,14 +166,36 @@ pub(crate) fn signal(process: &Process, signal: Signal) {
     }
 }
 
-/// Whether its environment cannot be told yet: it is just becoming another program. (One that erased it looks the same.)
-pub(crate) fn is_becoming(pid: Pid) -> bool {
-    std::fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).is_ok_and(|environ| environ.is_empty())
+/// Whose a process is, by its environment.
+pub(crate) enum Mark {
+    Of(Tag),
+    Nobody,
+    /// Cannot be told yet: it is just becoming another program. (One that erased its environment looks the same.)
+    Unclear,
+}
+
+/// A process that becomes another program has no environment for a moment, and one that is read just then ends early. So
+/// only what reads the same twice is believed to bear no tag.
+pub(crate) fn mark_of(pid: Pid) -> Mark {
+    // Not ours to read, or gone.
+    let Some(first) = environ(pid) else { return Mark::Nobody };
+    if let Some(tag) = tag_in(&first) {
+        return Mark::Of(tag);
+    }
+    let is_settled = !first.is_empty() && environ(pid).is_none_or(|second| second == first);
+    if is_settled { Mark::Nobody } else { Mark::Unclear }
 }
 
 /// What the process's environment says, if it is ours to read and says anything.
 pub(crate) fn tag_of(pid: Pid) -> Option<Tag> {
-    let environ = std::fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).ok()?;
+    tag_in(&environ(pid)?)
+}
+
+fn environ(pid: Pid) -> Option<Vec<u8>> {
+    std::fs::read(format!("/proc/{}/environ", pid.as_raw_nonzero())).ok()
+}
+
+fn tag_in(environ: &[u8]) -> Option<Tag> {
     let value = |name: &str| {
         environ.split(|byte| *byte == 0).find_map(|entry| {
             let text = std::str::from_utf8(entry).ok()?;
