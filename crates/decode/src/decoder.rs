@@ -9,7 +9,7 @@ use crate::colour::{Wanted, convert};
 use crate::fit::{fitting, oriented};
 use crate::jpeg::Jpegs;
 use crate::orient::turn;
-use crate::shape::{Picture, Shaper, relax, stretch_to};
+use crate::shape::{Picture, Pixels, Shaper, relax, stretch_to};
 use crate::sniff::Format;
 use crate::still::{self, Still};
 use crate::{Element, Finish, Form, Limits, Place, Rejection, Spent, gif, npy, plain, sniff, tiff};
@@ -150,7 +150,8 @@ impl Decoder {
         };
         timed(&mut self.spent.resize, || match size {
             Some(size) => {
-                let picture = Picture { pixels, sides, wanted: task.wanted, orientation };
+                let picture =
+                    Picture { pixels: Pixels::Packed(pixels), sides, wanted: task.wanted, orientation };
                 let fitting = fitting(sides, orientation, size);
                 self.shaper.resize(picture, fitting.used, (size, &fitting), &self.limits, place)
             }

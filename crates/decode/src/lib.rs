@@ -26,6 +26,7 @@ mod jpeg;
 mod npy;
 mod orient;
 mod plain;
+mod planes;
 mod shape;
 mod sniff;
 mod still;

@@ -8,16 +8,26 @@ use gpulane_model::Size;
 use crate::colour::Wanted;
 use crate::fit::{Fitting, Region, oriented};
 use crate::orient::turn;
+use crate::planes::{Canvas, Finisher, Planes};
 use crate::{Element, Form, Limits, Place, Rejection};
 
 /// Buffers larger than this are given back once the giant that needed them is done.
 const KEEP: usize = 64 << 20;
 
-/// Finished pixels that are not yet of the right size or the right way up.
+/// A whole image.
+#[derive(Clone, Copy)]
+pub(crate) enum Pixels<'a> {
+    /// Finished: row by row, without gaps.
+    Packed(&'a [u8]),
+    /// Colours that are still to be made.
+    Planes(Planes<'a>),
+}
+
+/// An image that is not yet of the right size or the right way up.
 #[derive(Clone, Copy)]
 pub(crate) struct Picture<'a> {
-    /// Row by row, without gaps.
-    pub(crate) pixels: &'a [u8],
+    /// What there is of it.
+    pub(crate) pixels: Pixels<'a>,
     /// Width and height as stored.
     pub(crate) sides: (u32, u32),
     /// What a pixel is.
@@ -32,11 +42,18 @@ pub(crate) struct Shaper {
     resizer: Resizer,
     /// What has its size but still lies on its side. Never shortened, so that it is not cleared again and again.
     resized: Vec<u8>,
+    /// For planes.
+    finisher: Finisher,
 }
 
 impl Shaper {
     pub(crate) fn new() -> Self {
-        Self { resizer: Resizer::new(), resized: Vec::new() }
+        Self { resizer: Resizer::new(), resized: Vec::new(), finisher: Finisher::default() }
+    }
+
+    /// Whether planes of these sides may come instead of pixels; then they must be next.
+    pub(crate) fn takes_planes(&mut self, sides: (u32, u32), used: Region, to: (u32, u32)) -> bool {
+        self.finisher.takes(sides, used, to)
     }
 
     /// Brings `used` of the picture to `size`, where `fitting` says.
@@ -106,10 +123,28 @@ impl Shaper {
         whole: &Target,
         target: &mut [u8],
     ) -> Result<(), Box<dyn std::error::Error>> {
+        let pixels = match picture.pixels {
+            Pixels::Packed(pixels) => pixels,
+            Pixels::Planes(planes) => return self.finish(&planes, whole, target),
+        };
         match picture.wanted {
-            Wanted::Rgb => filter::<U8x3>(&mut self.resizer, picture, used, whole, target),
-            Wanted::Gray => filter::<U8>(&mut self.resizer, picture, used, whole, target),
+            Wanted::Rgb => filter::<U8x3>(&mut self.resizer, (pixels, picture.sides), used, whole, target),
+            Wanted::Gray => filter::<U8>(&mut self.resizer, (pixels, picture.sides), used, whole, target),
         }
+    }
+
+    fn finish(
+        &mut self,
+        planes: &Planes<'_>,
+        whole: &Target,
+        target: &mut [u8],
+    ) -> Result<(), Box<dyn std::error::Error>> {
+        let stride = whole.sides.0 as usize * 3;
+        let first = whole.at.1 as usize * stride + whole.at.0 as usize * 3;
+        let sides = (whole.inner.0 as usize, whole.inner.1 as usize);
+        let pixels = target.get_mut(first..).unwrap_or_default();
+        let done = self.finisher.finish(planes, &mut Canvas { pixels, stride, sides });
+        if done { Ok(()) } else { Err("its planes are not as announced".into()) }
     }
 
     /// Gives back what only a giant needed.
@@ -148,12 +183,12 @@ struct Target {
 
 fn filter<P: PixelTrait>(
     resizer: &mut Resizer,
-    picture: Picture<'_>,
+    (pixels, sides): (&[u8], (u32, u32)),
     used: Region,
     whole: &Target,
     target: &mut [u8],
 ) -> Result<(), Box<dyn std::error::Error>> {
-    let source = TypedImageRef::<P>::from_buffer(picture.sides.0, picture.sides.1, picture.pixels)?;
+    let source = TypedImageRef::<P>::from_buffer(sides.0, sides.1, pixels)?;
     let mut target = TypedImage::<P>::from_buffer(whole.sides.0, whole.sides.1, target)?;
     if whole.inner == whole.sides {
         resizer.resize_typed(&source, &mut target, &options(used))?;

@@ -74,18 +74,18 @@ impl Jpegs {
         })
     }
 
-    /// Decodes to planes, `shrink` times smaller. `target` has exactly the bytes they need.
+    /// Decodes to planes, `shrink` times smaller, with rows of a multiple of `align`. `target` has exactly the bytes they need.
     fn planes(
         &mut self,
         encoded: &[u8],
         opened: &Opened,
-        shrink: u32,
+        (shrink, align): (u32, usize),
         target: &mut [u8],
     ) -> Result<(), Rejection> {
         let factor = ScalingFactor::new(1, shrink as usize);
         let (width, height) = scaled(opened, factor);
         self.attempt(encoded, opened, factor, |handle, encoded| {
-            let image = YuvImage { pixels: &mut *target, width, align: 1, height, subsamp: opened.subsamp };
+            let image = YuvImage { pixels: &mut *target, width, align, height, subsamp: opened.subsamp };
             handle.decompress_to_yuv(encoded, image)
         })
     }

@@ -9,7 +9,8 @@ use crate::colour::{Colour, Layout, Wanted, convert};
 use crate::decoder::{Decoder, Task};
 use crate::fit::{Fitting, fitting, oriented, shrink};
 use crate::orient::turn;
-use crate::shape::{Picture, stretch_to};
+use crate::planes::{self, Chroma, Planes};
+use crate::shape::{Picture, Pixels, stretch_to};
 use crate::{Element, Finish, Form, Kind, Place, Rejection};
 
 impl Decoder {
@@ -66,7 +67,7 @@ impl Decoder {
         let form = planes_form((width / by, height / by), chroma, opened.header.orientation);
         let target = self.limits.room(place, form.bytes)?;
         let began = Instant::now();
-        let decoded = self.jpegs.planes(encoded, opened, by, target);
+        let decoded = self.jpegs.planes(encoded, opened, (by, 1), target);
         self.spent.decode += began.elapsed();
         decoded.map(|()| form)
     }
@@ -89,17 +90,41 @@ impl Decoder {
             let target = self.limits.room(place, form.bytes)?;
             return self.jpeg_into(encoded, opened, (by, task.wanted), target).map(|()| form);
         }
-        let mut pixels = std::mem::take(&mut self.pixels);
-        let target = stretch_to(&mut pixels, bytes_of(sides, task.wanted.channels()));
-        let shaped = self.jpeg_into(encoded, opened, (by, task.wanted), target).and_then(|()| {
+        let mut buffer = std::mem::take(&mut self.pixels);
+        let taken = oriented(fitting.inner, orientation);
+        let whole = match opened.whole_planes(by).filter(|_| self.shaper.takes_planes(sides, used, taken)) {
+            Some(planes) if task.wanted == Wanted::Rgb => {
+                self.jpeg_unfinished(encoded, opened, planes, &mut buffer)
+            }
+            _ => {
+                let target = stretch_to(&mut buffer, bytes_of(sides, task.wanted.channels()));
+                self.jpeg_into(encoded, opened, (by, task.wanted), target).map(|()| Pixels::Packed(target))
+            }
+        };
+        let shaped = whole.and_then(|pixels| {
             let began = Instant::now();
-            let picture = Picture { pixels: target, sides, wanted: task.wanted, orientation };
+            let picture = Picture { pixels, sides, wanted: task.wanted, orientation };
             let shaped = self.shaper.resize(picture, used, (size, &fitting), &self.limits, place);
             self.spent.resize += began.elapsed();
             shaped
         });
-        self.pixels = pixels;
+        self.pixels = buffer;
         shaped
+    }
+
+    /// Decodes to planes that are finished while they are resized.
+    fn jpeg_unfinished<'a>(
+        &mut self,
+        encoded: &[u8],
+        opened: &Opened,
+        layout: planes::Layout,
+        buffer: &'a mut Vec<u8>,
+    ) -> Result<Pixels<'a>, Rejection> {
+        let began = Instant::now();
+        let target = stretch_to(buffer, layout.bytes());
+        let decoded = self.jpegs.planes(encoded, opened, (1, planes::ALIGN), target);
+        self.spent.decode += began.elapsed();
+        decoded.map(|()| Pixels::Planes(Planes { samples: target, layout }))
     }
 
     /// As large as it is.
@@ -176,6 +201,19 @@ impl Opened {
             (Colorspace::YCbCr, Subsamp::Sub1x2) => Some(4),
             _ => None,
         }
+    }
+
+    /// How planes lie that are decoded in full and finished here. Smaller ones have better chroma if libjpeg-turbo makes the
+    /// colours.
+    fn whole_planes(&self, by: u32) -> Option<planes::Layout> {
+        let chroma = match self.chroma()? {
+            0 => Chroma::Full,
+            1 => Chroma::HalfAcross,
+            2 => Chroma::Quarter,
+            _ => return None,
+        };
+        let sides = (self.header.width as usize, self.header.height as usize);
+        (by == 1).then_some(planes::Layout { sides, chroma })
     }
 
     /// Whether any decoder will make the same of it. Where the header had to be mended, the file is odd. That its end

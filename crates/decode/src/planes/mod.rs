@@ -1,0 +1,204 @@
+//! Planes to pixels of the size asked for, in one go: chroma brought to the luma's size, colours, resizing. Row by row, so that
+//! what is in the making stays in the nearest cache; in `avx2.rs`, where the processor has that. Elsewhere, libjpeg-turbo makes
+//! the colours and the general resizer follows.
+//!
+//! The colours are made at full size and cut off where they leave the range, as libjpeg-turbo does: resizing planes first would
+//! be cheaper, and wrong wherever a colour is saturated.
+
+#[cfg(target_arch = "x86_64")]
+mod avx2;
+mod weights;
+
+use weights::{Line, Weights};
+
+use crate::fit::Region;
+
+/// What rows of planes are padded to, so that they can be read in whole steps.
+pub(crate) const ALIGN: usize = 32;
+
+/// How the chroma lies beside the luma.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Chroma {
+    /// As many samples.
+    Full,
+    /// Half as many across.
+    HalfAcross,
+    /// Half as many across and down.
+    Quarter,
+}
+
+/// How planes lie in memory: luma, then both chromas, rows padded to [`ALIGN`] samples.
+#[derive(Clone, Copy)]
+pub(crate) struct Layout {
+    /// Width and height of the image.
+    pub(crate) sides: (usize, usize),
+    /// How large the chromas are.
+    pub(crate) chroma: Chroma,
+}
+
+/// A decoded JPEG before its colours are made.
+#[derive(Clone, Copy)]
+pub(crate) struct Planes<'a> {
+    /// Luma, then both chromas.
+    pub(crate) samples: &'a [u8],
+    /// Where they are.
+    pub(crate) layout: Layout,
+}
+
+/// Where the pixels go: within rows of so many bytes.
+pub(crate) struct Canvas<'a> {
+    /// From the first pixel on.
+    pub(crate) pixels: &'a mut [u8],
+    /// From one row to the next.
+    pub(crate) stride: usize,
+    /// How large the picture becomes.
+    pub(crate) sides: (usize, usize),
+}
+
+/// The buffers of one thread.
+#[derive(Default)]
+pub(crate) struct Finisher {
+    across: Weights,
+    down: Weights,
+    rows: Rows,
+}
+
+/// What is in the making: rows with seven bits behind the point.
+#[derive(Default)]
+struct Rows {
+    /// The last few rows in colour: red, green and blue each in full.
+    coloured: Vec<i16>,
+    /// One row as high as it will be, but not yet as wide.
+    flat: Vec<i16>,
+    /// One chroma of a row, as wide as it is stored.
+    narrow: Vec<i16>,
+    /// Both chromas of a row, as wide as the luma.
+    wide: [Vec<i16>; 2],
+}
+
+impl Finisher {
+    /// Whether the part `used` of an image of these sides can be finished here.
+    pub(crate) fn takes(&mut self, sides: (u32, u32), used: Region, to: (u32, u32)) -> bool {
+        has_avx2()
+            && self.across.prepare(Line {
+                from: sides.0 as usize,
+                used: (used.left, used.width),
+                to: to.0 as usize,
+            })
+            && self.down.prepare(Line {
+                from: sides.1 as usize,
+                used: (used.top, used.height),
+                to: to.1 as usize,
+            })
+    }
+
+    /// Makes the picture. What [`Self::takes`] was asked last is what is done; `false` if these planes do not fit that.
+    pub(crate) fn finish(&mut self, planes: &Planes<'_>, canvas: &mut Canvas<'_>) -> bool {
+        let (width, height) = canvas.sides;
+        let fits = self.across.starts.len() == width
+            && self.down.starts.len() == height
+            && planes.samples.len() >= planes.layout.bytes()
+            && canvas.stride >= width * 3
+            && height > 0
+            && canvas.pixels.len() >= (height - 1) * canvas.stride + width * 3;
+        fits && self.paint(planes, canvas)
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    #[allow(unsafe_code)]
+    fn paint(&mut self, planes: &Planes<'_>, canvas: &mut Canvas<'_>) -> bool {
+        if !has_avx2() {
+            return false;
+        }
+        self.rows.make_room(planes.layout);
+        // SAFETY: this processor has AVX2, asked right above.
+        unsafe { avx2::paint(planes, (&self.across, &self.down), &mut self.rows, canvas) };
+        true
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn paint(&mut self, _planes: &Planes<'_>, _canvas: &mut Canvas<'_>) -> bool {
+        false
+    }
+}
+
+impl Rows {
+    /// Rows that are kept: as many as a row of the result is made of.
+    const KEPT: usize = weights::TAPS;
+
+    fn make_room(&mut self, layout: Layout) {
+        let stride = layout.row_in_the_making();
+        stretch(&mut self.coloured, Self::KEPT * 3 * stride);
+        stretch(&mut self.flat, 3 * stride);
+        stretch(&mut self.narrow, stride);
+        for wide in &mut self.wide {
+            stretch(wide, stride);
+        }
+    }
+}
+
+fn stretch(buffer: &mut Vec<i16>, samples: usize) {
+    if buffer.len() < samples {
+        buffer.resize(samples, 0);
+    }
+}
+
+impl Layout {
+    /// Bytes that planes of these sides take.
+    pub(crate) fn bytes(self) -> usize {
+        let chroma = self.chroma_sides();
+        self.luma_stride() * self.luma_rows() + 2 * self.chroma_stride() * chroma.1
+    }
+
+    /// Samples of a row in the making: the luma's, and room to look beyond either end.
+    fn row_in_the_making(self) -> usize {
+        self.luma_stride() + 2 * ALIGN
+    }
+
+    fn luma_stride(self) -> usize {
+        let covered =
+            if self.chroma == Chroma::Full { self.sides.0 } else { self.sides.0.next_multiple_of(2) };
+        covered.next_multiple_of(ALIGN)
+    }
+
+    fn luma_rows(self) -> usize {
+        if self.chroma == Chroma::Quarter { self.sides.1.next_multiple_of(2) } else { self.sides.1 }
+    }
+
+    fn chroma_sides(self) -> (usize, usize) {
+        match self.chroma {
+            Chroma::Full => self.sides,
+            Chroma::HalfAcross => (self.sides.0.div_ceil(2), self.sides.1),
+            Chroma::Quarter => (self.sides.0.div_ceil(2), self.sides.1.div_ceil(2)),
+        }
+    }
+
+    fn chroma_stride(self) -> usize {
+        self.chroma_sides().0.next_multiple_of(ALIGN)
+    }
+}
+
+impl Planes<'_> {
+    /// A row of the luma, padding included.
+    fn luma(&self, row: usize) -> &[u8] {
+        let stride = self.layout.luma_stride();
+        &self.samples[row * stride..(row + 1) * stride]
+    }
+
+    /// A row of a chroma, padding included.
+    fn chroma_row(&self, which: usize, row: usize) -> &[u8] {
+        let (stride, rows) = (self.layout.chroma_stride(), self.layout.chroma_sides().1);
+        let first = self.layout.luma_stride() * self.layout.luma_rows() + (which * rows + row) * stride;
+        &self.samples[first..first + stride]
+    }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn has_avx2() -> bool {
+    std::arch::is_x86_feature_detected!("avx2")
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn has_avx2() -> bool {
+    false
+}
