@@ -6,8 +6,9 @@
 
 use std::error::Error;
 
-use fast_image_resize::images::{Image as Resized, ImageRef};
-use fast_image_resize::{FilterType, PixelType, ResizeAlg, ResizeOptions, Resizer};
+use fast_image_resize::images::{TypedImage, TypedImageRef};
+use fast_image_resize::pixels::U8x3;
+use fast_image_resize::{FilterType, ResizeAlg, ResizeOptions, Resizer};
 use gpulane_decode::{Decoder, Finish, Limits, Place};
 use rustix::time::{ClockId, clock_gettime};
 use turbojpeg::{Decompressor, Image, PixelFormat};
@@ -114,9 +115,10 @@ fn bare(files: &[Vec<u8>]) -> Outcome {
         let image =
             Image { pixels: &mut pixels[..], width, pitch: width * 3, height, format: PixelFormat::RGB };
         decompressor.decompress(file, image)?;
-        let source = ImageRef::new(u32::try_from(width)?, u32::try_from(height)?, &pixels, PixelType::U8x3)?;
-        let mut small = Resized::from_slice_u8(224, 224, &mut target, PixelType::U8x3)?;
-        resizer.resize(&source, &mut small, &options)?;
+        let source =
+            TypedImageRef::<U8x3>::from_buffer(u32::try_from(width)?, u32::try_from(height)?, &pixels)?;
+        let mut small = TypedImage::<U8x3>::from_buffer(224, 224, &mut target)?;
+        resizer.resize_typed(&source, &mut small, &options)?;
     }
     Ok(())
 }

@@ -27,17 +27,17 @@ pub(crate) struct Header {
 }
 
 /// One marker and what it holds.
-struct Segment<'a> {
+pub(super) struct Segment<'a> {
     /// Which.
-    marker: u8,
+    pub(super) marker: u8,
     /// What stands in it, without its length.
-    body: &'a [u8],
+    pub(super) body: &'a [u8],
     /// Where in the file its body begins.
-    at: usize,
+    pub(super) at: usize,
 }
 
 /// The segments up to and with the start of the image data.
-struct Segments<'a> {
+pub(super) struct Segments<'a> {
     /// The file.
     encoded: &'a [u8],
     /// Where to look for the next marker.
@@ -45,11 +45,11 @@ struct Segments<'a> {
 }
 
 impl<'a> Segments<'a> {
-    const fn of(encoded: &'a [u8]) -> Self {
+    pub(super) const fn of(encoded: &'a [u8]) -> Self {
         Self { encoded, at: 2 }
     }
 
-    fn next(&mut self) -> Result<Segment<'a>, &'static str> {
+    pub(super) fn next(&mut self) -> Result<Segment<'a>, &'static str> {
         const CUT: &str = "truncated: the JPEG ends within its header";
         loop {
             let rest = self.encoded.get(self.at..).ok_or(CUT)?;

@@ -3,6 +3,9 @@
 //! libjpeg rather warns than refuses and hands out gray where data is missing. Here, missing data is a broken item, as it
 //! is for Pillow; what does no harm to the picture is let pass.
 
+#[cfg(test)]
+mod agreement_tests;
+mod baseline;
 mod header;
 mod route;
 
@@ -10,7 +13,9 @@ use turbojpeg::{
     Colorspace, DecompressHeader, Decompressor, Error, Image, PixelFormat, ScalingFactor, Subsamp, YuvImage,
 };
 
+use crate::planes::Layout;
 use crate::{Limits, Rejection};
+use baseline::Baseline;
 use header::Header;
 
 /// Progressive files that refine themselves more often than this are made to keep us busy.
@@ -22,6 +27,8 @@ pub(crate) struct Jpegs {
     handle: Option<Decompressor>,
     /// A copy of the file being decoded where it had to be mended. Rarely used.
     mended: Vec<u8>,
+    /// For plain files.
+    baseline: Baseline,
 }
 
 /// A JPEG whose header is known.
@@ -37,8 +44,8 @@ struct Opened {
 }
 
 impl Jpegs {
-    pub(crate) const fn new() -> Self {
-        Self { handle: None, mended: Vec::new() }
+    pub(crate) fn new() -> Self {
+        Self { handle: None, mended: Vec::new(), baseline: Baseline::default() }
     }
 
     /// Reads the header and checks what it claims; nothing is allocated for the image yet.
@@ -74,18 +81,30 @@ impl Jpegs {
         })
     }
 
-    /// Decodes to planes, `shrink` times smaller, with rows of a multiple of `align`. `target` has exactly the bytes they need.
+    /// Decodes a plain file to planes. `None`: it is not plain, or broken, and libjpeg-turbo must see it.
+    fn plain_planes(
+        &mut self,
+        encoded: &[u8],
+        opened: &Opened,
+        layout: Layout,
+        target: &mut [u8],
+    ) -> Option<()> {
+        let plain = opened.header.baseline && !opened.mended;
+        if plain { self.baseline.planes(encoded, layout, target) } else { None }
+    }
+
+    /// Decodes to planes, `shrink` times smaller. `target` has exactly the bytes they need.
     fn planes(
         &mut self,
         encoded: &[u8],
         opened: &Opened,
-        (shrink, align): (u32, usize),
+        shrink: u32,
         target: &mut [u8],
     ) -> Result<(), Rejection> {
         let factor = ScalingFactor::new(1, shrink as usize);
         let (width, height) = scaled(opened, factor);
         self.attempt(encoded, opened, factor, |handle, encoded| {
-            let image = YuvImage { pixels: &mut *target, width, align, height, subsamp: opened.subsamp };
+            let image = YuvImage { pixels: &mut *target, width, align: 1, height, subsamp: opened.subsamp };
             handle.decompress_to_yuv(encoded, image)
         })
     }
@@ -115,6 +134,7 @@ impl Jpegs {
     /// Gives back what only a giant needed.
     pub(crate) fn relax(&mut self) {
         crate::shape::relax(&mut self.mended);
+        self.baseline.relax();
     }
 }
 

@@ -5,11 +5,11 @@ use std::time::Instant;
 use turbojpeg::{Colorspace, PixelFormat, Subsamp};
 
 use super::{Opened, header};
-use crate::colour::{Colour, Layout, Wanted, convert};
+use crate::colour::{self, Colour, Wanted, convert};
 use crate::decoder::{Decoder, Task};
 use crate::fit::{Fitting, fitting, oriented, shrink};
 use crate::orient::turn;
-use crate::planes::{self, Chroma, Planes};
+use crate::planes::{Chroma, Layout, Planes};
 use crate::shape::{Picture, Pixels, stretch_to};
 use crate::{Element, Finish, Form, Kind, Place, Rejection};
 
@@ -67,7 +67,13 @@ impl Decoder {
         let form = planes_form((width / by, height / by), chroma, opened.header.orientation);
         let target = self.limits.room(place, form.bytes)?;
         let began = Instant::now();
-        let decoded = self.jpegs.planes(encoded, opened, (by, 1), target);
+        let plain = opened.layout(by).and_then(|layout| {
+            let buffer = stretch_to(&mut self.pixels, layout.bytes());
+            self.jpegs.plain_planes(encoded, opened, layout, buffer)?;
+            pack(&Planes { samples: buffer, layout }, target);
+            Some(())
+        });
+        let decoded = plain.map_or_else(|| self.jpegs.planes(encoded, opened, by, target), Ok);
         self.spent.decode += began.elapsed();
         decoded.map(|()| form)
     }
@@ -91,15 +97,16 @@ impl Decoder {
             return self.jpeg_into(encoded, opened, (by, task.wanted), target).map(|()| form);
         }
         let mut buffer = std::mem::take(&mut self.pixels);
-        let taken = oriented(fitting.inner, orientation);
-        let whole = match opened.whole_planes(by).filter(|_| self.shaper.takes_planes(sides, used, taken)) {
-            Some(planes) if task.wanted == Wanted::Rgb => {
-                self.jpeg_unfinished(encoded, opened, planes, &mut buffer)
-            }
-            _ => {
-                let target = stretch_to(&mut buffer, bytes_of(sides, task.wanted.channels()));
-                self.jpeg_into(encoded, opened, (by, task.wanted), target).map(|()| Pixels::Packed(target))
-            }
+        let lying = oriented(fitting.inner, orientation);
+        let finished = opened
+            .layout(by)
+            .filter(|_| task.wanted == Wanted::Rgb && self.shaper.takes_planes(sides, used, lying));
+        let plain = finished.filter(|layout| self.jpeg_unfinished(encoded, opened, *layout, &mut buffer));
+        let whole = if let Some(layout) = plain {
+            Ok(Pixels::Planes(Planes { samples: &buffer, layout }))
+        } else {
+            let target = stretch_to(&mut buffer, bytes_of(sides, task.wanted.channels()));
+            self.jpeg_into(encoded, opened, (by, task.wanted), target).map(|()| Pixels::Packed(target))
         };
         let shaped = whole.and_then(|pixels| {
             let began = Instant::now();
@@ -112,19 +119,19 @@ impl Decoder {
         shaped
     }
 
-    /// Decodes to planes that are finished while they are resized.
-    fn jpeg_unfinished<'a>(
+    /// Decodes to planes that are finished while they are resized; `false` if the file is not plain.
+    fn jpeg_unfinished(
         &mut self,
         encoded: &[u8],
         opened: &Opened,
-        layout: planes::Layout,
-        buffer: &'a mut Vec<u8>,
-    ) -> Result<Pixels<'a>, Rejection> {
+        layout: Layout,
+        buffer: &mut Vec<u8>,
+    ) -> bool {
         let began = Instant::now();
         let target = stretch_to(buffer, layout.bytes());
-        let decoded = self.jpegs.planes(encoded, opened, (1, planes::ALIGN), target);
+        let decoded = self.jpegs.plain_planes(encoded, opened, layout, target);
         self.spent.decode += began.elapsed();
-        decoded.map(|()| Pixels::Planes(Planes { samples: target, layout }))
+        decoded.is_some()
     }
 
     /// As large as it is.
@@ -167,7 +174,7 @@ impl Decoder {
         let decoded = if matches!(opened.colours, Colorspace::CMYK | Colorspace::YCCK) {
             let ink = stretch_to(&mut self.raw, bytes_of(opened.shrunk(by), 4));
             self.jpegs.pixels(encoded, opened, (by, PixelFormat::CMYK), ink).map(|()| {
-                let layout = Layout { colour: Colour::InvertedCmyk, element: Element::U8 };
+                let layout = colour::Layout { colour: Colour::InvertedCmyk, element: Element::U8 };
                 convert(ink, layout, wanted, target);
             })
         } else {
@@ -192,7 +199,7 @@ impl Opened {
     }
 
     /// The protocol's number for how its chroma is subsampled; none if its planes cannot be described with one.
-    const fn chroma(&self) -> Option<u8> {
+    pub(super) const fn chroma(&self) -> Option<u8> {
         match (self.colours, self.subsamp) {
             (Colorspace::Gray, Subsamp::Gray) => Some(3),
             (Colorspace::YCbCr, Subsamp::None) => Some(0),
@@ -203,9 +210,8 @@ impl Opened {
         }
     }
 
-    /// How planes lie that are decoded in full and finished here. Smaller ones have better chroma if libjpeg-turbo makes the
-    /// colours.
-    fn whole_planes(&self, by: u32) -> Option<planes::Layout> {
+    /// How planes lie that are decoded in full. Smaller ones are libjpeg-turbo's.
+    pub(super) fn layout(&self, by: u32) -> Option<Layout> {
         let chroma = match self.chroma()? {
             0 => Chroma::Full,
             1 => Chroma::HalfAcross,
@@ -213,7 +219,7 @@ impl Opened {
             _ => return None,
         };
         let sides = (self.header.width as usize, self.header.height as usize);
-        (by == 1).then_some(planes::Layout { sides, chroma })
+        (by == 1).then_some(Layout { sides, chroma })
     }
 
     /// Whether any decoder will make the same of it. Where the header had to be mended, the file is odd. That its end
@@ -223,8 +229,20 @@ impl Opened {
     }
 }
 
+/// Planes without what fills them up, one row behind the other: as [`planes_form`] says.
+pub(super) fn pack(planes: &Planes<'_>, target: &mut [u8]) {
+    let mut rest = target;
+    for which in 0..3 {
+        for row in planes.rows(which) {
+            let (here, behind) = rest.split_at_mut(row.len().min(rest.len()));
+            here.copy_from_slice(&row[..here.len()]);
+            rest = behind;
+        }
+    }
+}
+
 /// How planes of these sides lie: luma rounded up to what the chroma covers.
-const fn planes_form((width, height): (u32, u32), chroma: u8, orientation: u8) -> Form {
+pub(super) const fn planes_form((width, height): (u32, u32), chroma: u8, orientation: u8) -> Form {
     let (across, down) = match chroma {
         1 => (2, 1),
         2 => (2, 2),

@@ -32,6 +32,10 @@ pub(super) fn paint(
     canvas: &mut Canvas<'_>,
 ) {
     let stride = planes.layout.row_in_the_making();
+    // All that follows relies on it; it holds for weights of an image of this width.
+    if across.starts.iter().any(|start| start + TAPS > stride) {
+        return;
+    }
     let mut coloured = 0;
     for (row, (start, taps)) in down.starts.iter().zip(&down.taps).enumerate() {
         let taps = &taps[..taps.iter().rposition(|tap| *tap != 0).map_or(1, |last| last + 1)];
@@ -60,7 +64,7 @@ fn colour(planes: &Planes<'_>, row: usize, rows: &mut Rows) {
     let targets = steps_mut(red).iter_mut().zip(steps_mut(green)).zip(steps_mut(blue));
     let chromas = steps(bluish).iter().zip(steps(reddish));
     for ((((red, green), blue), (bluish, reddish)), luma) in
-        targets.zip(chromas).zip(planes.luma(row).as_chunks::<16>().0)
+        targets.zip(chromas).zip(planes.row(0, row).as_chunks::<16>().0)
     {
         let luma = _mm256_slli_epi16::<7>(bytes(luma));
         let (bluish, reddish) = (load(bluish), load(reddish));
@@ -76,16 +80,16 @@ fn colour(planes: &Planes<'_>, row: usize, rows: &mut Rows) {
 #[target_feature(enable = "avx2")]
 fn widen(planes: &Planes<'_>, (which, row): (usize, usize), narrow: &mut [i16], wide: &mut [i16]) {
     if planes.layout.chroma == Chroma::Full {
-        return centre(planes.chroma_row(which, row), wide);
+        return centre(planes.row(1 + which, row), wide);
     }
     let (width, height) = planes.layout.chroma_sides();
     if planes.layout.chroma == Chroma::Quarter {
         let nearest = row / 2;
         let next =
             if row.is_multiple_of(2) { nearest.saturating_sub(1) } else { (nearest + 1).min(height - 1) };
-        blend(planes.chroma_row(which, nearest), planes.chroma_row(which, next), &mut narrow[BEFORE..]);
+        blend(planes.row(1 + which, nearest), planes.row(1 + which, next), &mut narrow[BEFORE..]);
     } else {
-        centre(planes.chroma_row(which, row), &mut narrow[BEFORE..]);
+        centre(planes.row(1 + which, row), &mut narrow[BEFORE..]);
     }
     narrow[BEFORE - 1] = narrow[BEFORE];
     narrow[BEFORE + width] = narrow[BEFORE + width - 1];
@@ -160,6 +164,7 @@ fn weigh<const ROWS: usize>(coloured: &[i16], (start, taps): (usize, &[i16]), fl
 }
 
 /// A row of the result: three colours as wide as the image to pixels as many as asked for.
+#[inline]
 #[target_feature(enable = "avx2")]
 fn narrow(flat: &[i16], across: &Weights, pixels: &mut [u8]) {
     let (red, rest) = flat.split_at(flat.len() / 3);
@@ -178,19 +183,26 @@ fn narrow(flat: &[i16], across: &Weights, pixels: &mut [u8]) {
             }
             return;
         };
+        // SAFETY: `paint` has looked at all starts.
         let (red, green, blue) =
-            (eight(red, starts, taps), eight(green, starts, taps), eight(blue, starts, taps));
+            unsafe { (eight(red, starts, taps), eight(green, starts, taps), eight(blue, starts, taps)) };
         let (green, blue) = (_mm256_slli_epi32::<8>(green), _mm256_slli_epi32::<16>(blue));
         put(_mm256_or_si256(red, _mm256_or_si256(green, blue)), pixels);
     }
 }
 
 /// Eight samples of the result, each in 32 bits.
+///
+/// # Safety
+///
+/// From every start, the row goes on for [`TAPS`] samples.
+#[inline]
 #[target_feature(enable = "avx2")]
-fn eight(row: &[i16], starts: &[usize; STEP], taps: &[[i16; TAPS]; STEP]) -> __m256i {
+unsafe fn eight(row: &[i16], starts: &[usize; STEP], taps: &[[i16; TAPS]; STEP]) -> __m256i {
     let pair = |at: usize| {
-        let window = two(window(row, starts[at]), window(row, starts[at + 4]));
-        _mm256_madd_epi16(window, two(&taps[at], &taps[at + 4]))
+        // SAFETY: the caller's promise.
+        let (low, high) = unsafe { (window(row, starts[at]), window(row, starts[at + 4])) };
+        _mm256_madd_epi16(two(low, high), two(&taps[at], &taps[at + 4]))
     };
     let first = _mm256_hadd_epi32(pair(0), pair(1));
     let second = _mm256_hadd_epi32(pair(2), pair(3));
@@ -199,14 +211,19 @@ fn eight(row: &[i16], starts: &[usize; STEP], taps: &[[i16; TAPS]; STEP]) -> __m
     _mm256_srai_epi32::<21>(_mm256_add_epi32(sums, _mm256_set1_epi32(1 << 20)))
 }
 
+/// # Safety
+///
+/// From `start`, the row goes on for [`TAPS`] samples.
+#[inline]
+unsafe fn window(row: &[i16], start: usize) -> &[i16; TAPS] {
+    // SAFETY: the caller's promise.
+    unsafe { &*row.as_ptr().add(start).cast() }
+}
+
 /// One sample of the result, as [`eight`] makes them.
 fn one(samples: &[i16], taps: &[i16; TAPS]) -> u8 {
     let sum: i32 = samples.iter().zip(taps).map(|(sample, tap)| i32::from(*sample) * i32::from(*tap)).sum();
     u8::try_from((sum + (1 << 20)) >> 21).unwrap_or(u8::MAX)
-}
-
-fn window(row: &[i16], start: usize) -> &[i16; TAPS] {
-    row.get(start..).and_then(|row| row.first_chunk()).unwrap_or(&[0; TAPS])
 }
 
 #[inline]

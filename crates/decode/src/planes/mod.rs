@@ -27,7 +27,7 @@ pub(crate) enum Chroma {
     Quarter,
 }
 
-/// How planes lie in memory: luma, then both chromas, rows padded to [`ALIGN`] samples.
+/// How planes lie in memory: luma, then both chromas, each in whole units of the JPEG, rows padded to [`ALIGN`] samples.
 #[derive(Clone, Copy)]
 pub(crate) struct Layout {
     /// Width and height of the image.
@@ -146,8 +146,16 @@ fn stretch(buffer: &mut Vec<i16>, samples: usize) {
 impl Layout {
     /// Bytes that planes of these sides take.
     pub(crate) fn bytes(self) -> usize {
-        let chroma = self.chroma_sides();
-        self.luma_stride() * self.luma_rows() + 2 * self.chroma_stride() * chroma.1
+        self.luma_stride() * self.luma_rows() + 2 * self.chroma_stride() * self.chroma_rows()
+    }
+
+    /// Where a plane begins, and from one row to the next: luma, then both chromas.
+    pub(crate) fn plane(self, which: usize) -> (usize, usize) {
+        if which == 0 {
+            return (0, self.luma_stride());
+        }
+        let before = (which - 1) * self.chroma_stride() * self.chroma_rows();
+        (self.luma_stride() * self.luma_rows() + before, self.chroma_stride())
     }
 
     /// Samples of a row in the making: the luma's, and room to look beyond either end.
@@ -155,41 +163,48 @@ impl Layout {
         self.luma_stride() + 2 * ALIGN
     }
 
-    fn luma_stride(self) -> usize {
-        let covered =
-            if self.chroma == Chroma::Full { self.sides.0 } else { self.sides.0.next_multiple_of(2) };
-        covered.next_multiple_of(ALIGN)
-    }
-
-    fn luma_rows(self) -> usize {
-        if self.chroma == Chroma::Quarter { self.sides.1.next_multiple_of(2) } else { self.sides.1 }
+    /// By how much the luma is finer, across and down.
+    fn finer(self) -> (usize, usize) {
+        match self.chroma {
+            Chroma::Full => (1, 1),
+            Chroma::HalfAcross => (2, 1),
+            Chroma::Quarter => (2, 2),
+        }
     }
 
     fn chroma_sides(self) -> (usize, usize) {
-        match self.chroma {
-            Chroma::Full => self.sides,
-            Chroma::HalfAcross => (self.sides.0.div_ceil(2), self.sides.1),
-            Chroma::Quarter => (self.sides.0.div_ceil(2), self.sides.1.div_ceil(2)),
-        }
+        (self.sides.0.div_ceil(self.finer().0), self.sides.1.div_ceil(self.finer().1))
+    }
+
+    fn luma_stride(self) -> usize {
+        (self.chroma_sides().0.next_multiple_of(8) * self.finer().0).next_multiple_of(ALIGN)
+    }
+
+    fn luma_rows(self) -> usize {
+        self.chroma_rows() * self.finer().1
     }
 
     fn chroma_stride(self) -> usize {
         self.chroma_sides().0.next_multiple_of(ALIGN)
     }
+
+    fn chroma_rows(self) -> usize {
+        self.chroma_sides().1.next_multiple_of(8)
+    }
 }
 
 impl Planes<'_> {
-    /// A row of the luma, padding included.
-    fn luma(&self, row: usize) -> &[u8] {
-        let stride = self.layout.luma_stride();
-        &self.samples[row * stride..(row + 1) * stride]
+    /// The rows of a plane, as long as the chroma covers them and as many.
+    pub(crate) fn rows(&self, which: usize) -> impl Iterator<Item = &[u8]> {
+        let (across, down) = if which == 0 { self.layout.finer() } else { (1, 1) };
+        let (width, height) = self.layout.chroma_sides();
+        (0..height * down).map(move |row| &self.row(which, row)[..width * across])
     }
 
-    /// A row of a chroma, padding included.
-    fn chroma_row(&self, which: usize, row: usize) -> &[u8] {
-        let (stride, rows) = (self.layout.chroma_stride(), self.layout.chroma_sides().1);
-        let first = self.layout.luma_stride() * self.layout.luma_rows() + (which * rows + row) * stride;
-        &self.samples[first..first + stride]
+    /// A row of a plane, padding included.
+    fn row(&self, which: usize, row: usize) -> &[u8] {
+        let (first, stride) = self.layout.plane(which);
+        &self.samples[first + row * stride..first + (row + 1) * stride]
     }
 }
 

@@ -1,11 +1,12 @@
 //! How much each sample of a line counts for each sample of the resized line: Pillow's antialiased bilinear filter, in whole
 //! numbers.
+#![allow(clippy::cast_precision_loss)] // sides of images
 
 /// What a sample of the result is made of at most. Shrinking by more than 3.5 needs more, and is left to the general way.
 pub(super) const TAPS: usize = 8;
 
 /// Weights are fractions of this.
-const ONE: f64 = 16384.0;
+const ONE: i16 = 1 << 14;
 
 /// For every sample of the resized line: where its samples begin, and how much each counts.
 #[derive(Default)]
@@ -45,7 +46,7 @@ impl Weights {
         self.starts.clear();
         self.taps.clear();
         for sample in 0..line.to {
-            let centre = (sample as f64 + 0.5).mul_add(scale, line.used.0);
+            let centre = (sample as f64 + 0.5) * scale + line.used.0;
             self.add(centre, reach, line.from);
         }
         self.line = Some(line);
@@ -65,10 +66,10 @@ impl Weights {
         let mut taps = [0i16; TAPS];
         if sum > 0.0 {
             for (tap, exact) in taps.iter_mut().zip(exact) {
-                *tap = (exact / sum * ONE).round() as i16;
+                *tap = (exact / sum * f64::from(ONE)).round() as i16;
             }
         } else {
-            taps[0] = ONE as i16;
+            taps[0] = ONE;
         }
         settle(&mut taps);
         self.starts.push(first);
@@ -78,7 +79,7 @@ impl Weights {
 
 /// What rounding took or gave goes to the largest, so that an even surface stays as it is.
 fn settle(taps: &mut [i16; TAPS]) {
-    let over = ONE as i16 - taps.iter().sum::<i16>();
+    let over = ONE - taps.iter().sum::<i16>();
     if let Some(largest) = taps.iter_mut().max() {
         *largest += over;
     }

@@ -1,0 +1,112 @@
+//! What we decode ourselves is what libjpeg-turbo makes of it, bit by bit; what it complains of is left to it.
+
+use proptest::collection::vec;
+use proptest::prelude::*;
+use proptest::sample::{Index, select};
+use turbojpeg::{Compressor, Image, PixelFormat, Subsamp};
+
+use super::Jpegs;
+use super::route::{pack, planes_form};
+use crate::Limits;
+use crate::planes::Planes;
+
+/// A picture of edges, slopes and noise, as a JPEG.
+#[derive(Clone, Debug)]
+struct Photo {
+    sides: (usize, usize),
+    quality: i32,
+    subsamp: Subsamp,
+    optimize: bool,
+    noise: u8,
+    seed: u64,
+}
+
+fn photo() -> impl Strategy<Value = Photo> {
+    let subsamp = select(vec![Subsamp::None, Subsamp::Sub2x1, Subsamp::Sub2x2]);
+    ((1usize..90, 1usize..70), 1i32..=100, subsamp, any::<bool>(), any::<u8>(), any::<u64>()).prop_map(
+        |(sides, quality, subsamp, optimize, noise, seed)| Photo {
+            sides,
+            quality,
+            subsamp,
+            optimize,
+            noise,
+            seed,
+        },
+    )
+}
+
+impl Photo {
+    fn encoded(&self) -> Vec<u8> {
+        let (width, height) = self.sides;
+        let mut pixels = Vec::with_capacity(width * height * 3);
+        let mut state = self.seed | 1;
+        for at in 0..width * height * 3 {
+            state = state.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1_442_695_040_888_963_407);
+            let (x, y) = (at / 3 % width, at / 3 / width);
+            let ground = if (x / 7 + y / 5) % 3 == at % 3 { 250 } else { (x * 3 + y * 2) % 200 };
+            let noise = (state >> 33) as usize % (usize::from(self.noise) + 1);
+            pixels.push(u8::try_from((ground + noise) % 256).unwrap());
+        }
+        let mut compressor = Compressor::new().unwrap();
+        compressor.set_quality(self.quality).unwrap();
+        compressor.set_subsamp(self.subsamp).unwrap();
+        compressor.set_optimize(self.optimize).unwrap();
+        let image =
+            Image { pixels: pixels.as_slice(), width, pitch: width * 3, height, format: PixelFormat::RGB };
+        compressor.compress_to_vec(image).unwrap()
+    }
+}
+
+/// Planes by ourselves and by libjpeg-turbo, where each gives any.
+fn both(jpegs: &mut Jpegs, encoded: &[u8]) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
+    let Ok(opened) = jpegs.open(encoded, &Limits { max_pixels: 1 << 16, max_bytes: 1 << 20 }) else {
+        return (None, None);
+    };
+    let (Some(layout), Some(chroma)) = (opened.layout(1), opened.chroma()) else { return (None, None) };
+    let form = planes_form((opened.header.width, opened.header.height), chroma, 1);
+    let mut ours = vec![0; usize::try_from(form.bytes).unwrap()];
+    let mut theirs = ours.clone();
+    let mut samples = vec![0; layout.bytes()];
+    let plain = jpegs.plain_planes(encoded, &opened, layout, &mut samples).map(|()| {
+        pack(&Planes { samples: &samples, layout }, &mut ours);
+        ours
+    });
+    let whole = jpegs.planes(encoded, &opened, 1, &mut theirs).is_ok();
+    (plain, whole.then_some(theirs))
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(400))]
+
+    #[test]
+    fn the_same_planes_to_the_bit(photos in vec(photo(), 1..4)) {
+        // One after the other: tables are kept between files.
+        let mut jpegs = Jpegs::new();
+        for photo in photos {
+            let (ours, theirs) = both(&mut jpegs, &photo.encoded());
+            if cfg!(target_arch = "x86_64") && std::arch::is_x86_feature_detected!("avx2") {
+                prop_assert!(ours.is_some(), "left to libjpeg-turbo: {photo:?}");
+            }
+            prop_assert!(ours.is_none() || ours == theirs, "{photo:?}");
+        }
+    }
+
+    #[test]
+    fn what_libjpeg_complains_of_is_left_to_it(
+        photo in photo(),
+        changes in vec((any::<Index>(), any::<u8>()), 1..4),
+        cut in prop::option::weighted(0.2, any::<Index>()),
+    ) {
+        let mut encoded = photo.encoded();
+        for (at, byte) in changes {
+            let at = at.index(encoded.len());
+            encoded[at] = byte;
+        }
+        if let Some(cut) = cut {
+            encoded.truncate(cut.index(encoded.len()));
+        }
+        let (ours, theirs) = both(&mut Jpegs::new(), &encoded);
+        // Samples may differ: coefficients that no encoder writes overflow in libjpeg-turbo, and do not here.
+        prop_assert!(ours.is_none() || theirs.is_some(), "libjpeg-turbo complains of {encoded:02x?}");
+    }
+}

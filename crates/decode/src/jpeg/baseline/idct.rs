@@ -1,0 +1,166 @@
+//! From coefficients to samples, two blocks at a time: the inverse DCT of Loeffler, Ligtenberg and Moschytz in whole numbers, with the
+//! roundings of libjpeg's slow but accurate one, so that samples are the same to the bit.
+#![allow(unsafe_code)] // loads and stores; each says why it may
+
+use std::arch::x86_64::{
+    __m256i, _mm_loadu_si128, _mm256_add_epi32, _mm256_castsi128_si256, _mm256_inserti128_si256,
+    _mm256_madd_epi16, _mm256_mullo_epi16, _mm256_packs_epi32, _mm256_packus_epi16, _mm256_set1_epi32,
+    _mm256_srai_epi32, _mm256_storeu_si256, _mm256_sub_epi32, _mm256_unpackhi_epi8, _mm256_unpackhi_epi16,
+    _mm256_unpackhi_epi32, _mm256_unpackhi_epi64, _mm256_unpacklo_epi8, _mm256_unpacklo_epi16,
+    _mm256_unpacklo_epi32, _mm256_unpacklo_epi64,
+};
+
+/// Coefficients of a block, row by row; behind them, room for what is to be forgotten.
+pub(super) type Block = [i16; 128];
+
+/// Two rows of each of the two blocks.
+pub(super) type RowPairs = [[u8; 32]; 4];
+
+/// Samples of two blocks, each with its quantisation: [`RowPairs`] has two rows of the first, then the same two of the second.
+#[target_feature(enable = "avx2")]
+pub(super) fn samples(blocks: [&Block; 2], quantisation: [&[i16; 64]; 2]) -> RowPairs {
+    let mut rows = [_mm256_set1_epi32(0); 8];
+    for (at, row) in rows.iter_mut().enumerate() {
+        let coefficients = two(&blocks[0][at * 8..], &blocks[1][at * 8..]);
+        *row = _mm256_mullo_epi16(coefficients, two(&quantisation[0][at * 8..], &quantisation[1][at * 8..]));
+    }
+    // Two bits more than the samples have are kept between the passes.
+    let columns = transposed(pass::<11>(rows, 1 << 10));
+    // The other way, with 128 added: samples lie around zero.
+    let samples = pass::<18>(columns, (1 << 17) + (128 << 18));
+    upright(samples)
+}
+
+/// One pass over eight rows, all columns at once; `round` is added before the last `BITS` bits go.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn pass<const BITS: i32>(x: [__m256i; 8], round: i32) -> [__m256i; 8] {
+    // Products of pairs, exact in 32 bits; the constants are sums of the algorithm's, in 8192nds.
+    let (x04, x26) = (pairs(x[0], x[4]), pairs(x[2], x[6]));
+    let (x17, x35) = (pairs(x[1], x[7]), pairs(x[3], x[5]));
+    let round = _mm256_set1_epi32(round);
+    let sum = plus(dot(x04, 8192, 8192), [round; 2]);
+    let difference = plus(dot(x04, 8192, -8192), [round; 2]);
+    let (even0, even1) = (dot(x26, 10703, 4433), dot(x26, 4433, -10704));
+    let (e0, e3) = (plus(sum, even0), minus(sum, even0));
+    let (e1, e2) = (plus(difference, even1), minus(difference, even1));
+    let o0 = plus(dot(x17, 11363, 2260), dot(x35, 9633, 6437));
+    let o1 = plus(dot(x17, 9633, -6436), dot(x35, -2259, -11362));
+    let o2 = plus(dot(x17, 6437, 9633), dot(x35, -11362, 2261));
+    let o3 = plus(dot(x17, 2260, -11363), dot(x35, -6436, 9633));
+    [
+        rounded::<BITS>(plus(e0, o0)),
+        rounded::<BITS>(plus(e1, o1)),
+        rounded::<BITS>(plus(e2, o2)),
+        rounded::<BITS>(plus(e3, o3)),
+        rounded::<BITS>(minus(e3, o3)),
+        rounded::<BITS>(minus(e2, o2)),
+        rounded::<BITS>(minus(e1, o1)),
+        rounded::<BITS>(minus(e0, o0)),
+    ]
+}
+
+/// Columns become rows, in each block.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn transposed(x: [__m256i; 8]) -> [__m256i; 8] {
+    let by_two = |low: [usize; 2]| {
+        let (a, b) = (x[low[0]], x[low[1]]);
+        (_mm256_unpacklo_epi16(a, b), _mm256_unpackhi_epi16(a, b))
+    };
+    let ((a0, a1), (b0, b1)) = (by_two([0, 1]), by_two([2, 3]));
+    let ((c0, c1), (d0, d1)) = (by_two([4, 5]), by_two([6, 7]));
+    let by_four = |a, b| (_mm256_unpacklo_epi32(a, b), _mm256_unpackhi_epi32(a, b));
+    let ((e0, e1), (f0, f1)) = (by_four(a0, b0), by_four(c0, d0));
+    let ((g0, g1), (h0, h1)) = (by_four(a1, b1), by_four(c1, d1));
+    let low = |a, b| _mm256_unpacklo_epi64(a, b);
+    let high = |a, b| _mm256_unpackhi_epi64(a, b);
+    [
+        low(e0, f0),
+        high(e0, f0),
+        low(e1, f1),
+        high(e1, f1),
+        low(g0, h0),
+        high(g0, h0),
+        low(g1, h1),
+        high(g1, h1),
+    ]
+}
+
+/// Columns of samples to rows of bytes.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn upright(x: [__m256i; 8]) -> RowPairs {
+    // Columns 0 and 4, 1 and 5, ...: the halves that interleave to neighbours.
+    let c04 = _mm256_packus_epi16(x[0], x[4]);
+    let c15 = _mm256_packus_epi16(x[1], x[5]);
+    let c26 = _mm256_packus_epi16(x[2], x[6]);
+    let c37 = _mm256_packus_epi16(x[3], x[7]);
+    let (c01, c45) = (_mm256_unpacklo_epi8(c04, c15), _mm256_unpackhi_epi8(c04, c15));
+    let (c23, c67) = (_mm256_unpacklo_epi8(c26, c37), _mm256_unpackhi_epi8(c26, c37));
+    let (left_top, left_bottom) = (_mm256_unpacklo_epi16(c01, c23), _mm256_unpackhi_epi16(c01, c23));
+    let (right_top, right_bottom) = (_mm256_unpacklo_epi16(c45, c67), _mm256_unpackhi_epi16(c45, c67));
+    [
+        kept(_mm256_unpacklo_epi32(left_top, right_top)),
+        kept(_mm256_unpackhi_epi32(left_top, right_top)),
+        kept(_mm256_unpacklo_epi32(left_bottom, right_bottom)),
+        kept(_mm256_unpackhi_epi32(left_bottom, right_bottom)),
+    ]
+}
+
+/// Two rows side by side, sample by sample: the first four columns, then the others.
+type Pairs = [__m256i; 2];
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn pairs(a: __m256i, b: __m256i) -> Pairs {
+    [_mm256_unpacklo_epi16(a, b), _mm256_unpackhi_epi16(a, b)]
+}
+
+/// So much of the first of each pair and so much of the second.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn dot(pairs: Pairs, first: i16, second: i16) -> Pairs {
+    let both = i32::from(first) & 0xffff | i32::from(second) << 16;
+    let both = _mm256_set1_epi32(both);
+    [_mm256_madd_epi16(pairs[0], both), _mm256_madd_epi16(pairs[1], both)]
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn plus(a: Pairs, b: Pairs) -> Pairs {
+    [_mm256_add_epi32(a[0], b[0]), _mm256_add_epi32(a[1], b[1])]
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn minus(a: Pairs, b: Pairs) -> Pairs {
+    [_mm256_sub_epi32(a[0], b[0]), _mm256_sub_epi32(a[1], b[1])]
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn rounded<const BITS: i32>(sums: Pairs) -> __m256i {
+    _mm256_packs_epi32(_mm256_srai_epi32::<BITS>(sums[0]), _mm256_srai_epi32::<BITS>(sums[1]))
+}
+
+/// Eight of each, side by side; zeros where there are not as many.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn two(first: &[i16], second: &[i16]) -> __m256i {
+    let first = first.first_chunk::<8>().unwrap_or(&[0; 8]);
+    let second = second.first_chunk::<8>().unwrap_or(&[0; 8]);
+    // SAFETY: 16 bytes each that may be read, at any alignment.
+    let (first, second) =
+        unsafe { (_mm_loadu_si128(first.as_ptr().cast()), _mm_loadu_si128(second.as_ptr().cast())) };
+    _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(first), second)
+}
+
+#[inline]
+#[target_feature(enable = "avx2")]
+fn kept(rows: __m256i) -> [u8; 32] {
+    let mut bytes = [0; 32];
+    // SAFETY: 32 bytes that may be written, at any alignment.
+    unsafe { _mm256_storeu_si256(bytes.as_mut_ptr().cast(), rows) };
+    bytes
+}
