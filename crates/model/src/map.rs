@@ -169,6 +169,8 @@ pub enum FeederWord {
     Stopped {
         /// Why and what to do, for a person.
         because: String,
+        /// Before any item was given to a worker.
+        refused: bool,
     },
     /// Something a person should know.
     Note {

@@ -84,6 +84,14 @@ impl Rows {
         }
     }
 
+    /// The columns that parts have, in their order; none where lines have no schema.
+    pub(crate) fn committed(&self) -> Vec<Named> {
+        match self {
+            Self::Columns(columns) => columns.committed(),
+            Self::Lines { .. } => Vec::new(),
+        }
+    }
+
     /// Bytes in memory.
     pub(crate) fn bytes(&self) -> usize {
         match self {
@@ -105,6 +113,12 @@ impl Rows {
 }
 
 impl Columns {
+    /// What parts have, in their order.
+    fn committed(&self) -> Vec<Named> {
+        let committed = |known: &Known| Some((known.name.clone(), known.committed.clone()?));
+        self.known.iter().filter_map(committed).collect()
+    }
+
     /// No rows yet; the columns that earlier parts have.
     pub(crate) fn new(known: Vec<Named>) -> Self {
         let known =
@@ -234,6 +248,8 @@ impl Columns {
         let mut new = Vec::new();
         let mut columns =
             vec![items.finish("item").map(|(field, array)| (field.with_nullable(false), array))?];
+        // New ones after those that earlier parts have, in every part: what a part lacks of later ones is their end.
+        self.known.sort_by_key(|known| known.committed.is_none());
         for known in &mut self.known {
             let builder = match (known.builder.take(), &known.committed) {
                 (Some(builder), _) => builder,

@@ -93,7 +93,7 @@ impl Hub {
                 0
             }
             End::Stopped(because) => {
-                self.telling.say(&FeederWord::Stopped { because });
+                self.telling.say(&FeederWord::Stopped { because, refused: false });
                 STOPPED
             }
             End::Interrupted => INTERRUPTED,
