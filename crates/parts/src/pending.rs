@@ -79,7 +79,7 @@ impl Rows {
             Self::Columns(columns) => columns.add(names, block),
             Self::Lines { text, not_finite } => {
                 jsonl::write_rows(text, names, block, not_finite);
-                Vec::new()
+                block.refused.clone()
             }
         }
     }
@@ -132,6 +132,9 @@ impl Columns {
             Err(why) => return (0..block.rows).map(|row| (row, why.clone())).collect(),
         };
         let mut refused: Vec<Option<String>> = vec![None; block.rows];
+        for (row, why) in &block.refused {
+            refused[*row] = Some(why.clone());
+        }
         for (column, place) in block.columns.iter().zip(&places) {
             if let Some(kind) = self.kind_for(column, *place) {
                 self.examine(column, *place, &kind, &mut refused);

@@ -14,7 +14,7 @@ use super::careful::DECODE;
 use super::hub::{Hub, ring};
 use super::outside::LoaderPool;
 use super::source::Remaining;
-use super::writing::Write;
+use super::writing::{Blame, Write};
 
 /// Items of a batch at most, where nobody said how many.
 const MOST: u32 = 1024;
@@ -206,8 +206,11 @@ impl Hub {
     }
 
     fn put_failed(&mut self, failed: Vec<(u64, String, String)>) {
+        // What `load` does not take, the model had.
+        let by_model = self.flow.as_ref().is_some_and(|flow| matches!(flow.decode, Decode::Load));
+        let blame = if by_model { Blame::Model } else { Blame::Item };
         for (number, name, reason) in failed {
-            self.writing.put(Write::Failed((number, name), reason));
+            self.writing.put(Write::Failed((number, name), reason, blame));
         }
     }
 }
