@@ -15,7 +15,7 @@ fn a_map_is_a_stage_of_workers() {
     let plan = plan(MAP);
     let stage = &plan.stages[0];
     assert_eq!(names(&plan), ["embed/worker-0"]);
-    assert_eq!(stage.command, ["python3", "-m", "gpulane.worker", "e.py:E"]);
+    assert_eq!(stage.command, ["python3", "{run}/.python/gpulane/_start.py", "worker", "e.py:E"]);
     assert_eq!((stage.retries, stage.timeout, stage.max_failures), (3, None, None));
     assert!(!stage.map.as_ref().unwrap().lone);
 }

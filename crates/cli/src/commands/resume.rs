@@ -8,7 +8,7 @@ use gpulane_journal::{RunDir, RunDirError, RunLock};
 use gpulane_model::{ExitCode, Plan, StageId};
 use gpulane_runtime::StartRequest;
 
-use super::{fold, open};
+use super::{fold, open, settings};
 use crate::args::Resume;
 use crate::attach::attach;
 use crate::{maps, say};
@@ -28,6 +28,10 @@ pub(crate) fn resume(args: &Resume) -> ExitCode {
     if !args.accept_changes && !is_unchanged(&dir, &plan, args.failed) {
         return ExitCode::BadInput;
     }
+    let plan = match settings::changed(&dir, plan, &args.map) {
+        Ok(plan) => plan,
+        Err(code) => return code,
+    };
     let plan = match fitted(&dir, plan, args) {
         Ok(plan) => plan,
         Err(error) => {

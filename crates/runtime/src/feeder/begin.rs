@@ -12,6 +12,7 @@ use gpulane_parts::{Settled, Writer};
 use super::orders::FeederOrders;
 use super::sameness;
 use super::tell::Telling;
+use crate::placeholders::map_inputs;
 
 /// A map: what to do, and with what.
 pub(crate) struct Task {
@@ -74,9 +75,10 @@ pub(crate) fn ask(orders: &FeederOrders) -> Result<Asked, String> {
     let run = RunDir::open(&orders.dir).map_err(|error| error.to_string())?;
     let plan = run.plan().map_err(|error| error.to_string())?;
     let stage = plan.stages.get(orders.stage.index()).cloned();
-    let (stage, map) = stage
+    let (stage, mut map) = stage
         .and_then(|stage| stage.map.clone().map(|map| (stage, map)))
         .ok_or("the plan has no such map; plan.json was changed by hand")?;
+    map.input = map_inputs(run.root(), &stage, &map);
     let dir = run.map_dir(&stage);
     std::fs::create_dir_all(&dir).map_err(|error| format!("cannot make {}: {error}", dir.display()))?;
     Ok(Asked { stage, map, base: PathBuf::from(&plan.run.cwd), dir })
@@ -96,7 +98,7 @@ pub(crate) fn begin(asked: Asked, orders: &FeederOrders, telling: &Telling) -> R
                         mean other items; restore it, or start a new map into another directory"
                 .to_owned());
         }
-        Opened::None => gpulane_items::freeze(&wanted, &dir, &mut |_| {}).map_err(refused)?,
+        Opened::None => gpulane_items::freeze(&wanted, &dir, &mut |_| true).map_err(refused)?,
         Opened::Damaged(what) => {
             return Err(format!(
                 "the list of items is damaged: {what}; restore it, or start a new map into another directory"
@@ -135,7 +137,7 @@ fn refused(refused: Refused) -> String {
         Refused::Problems(problems) => {
             problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
         }
-        other @ Refused::Io { .. } => other.to_string(),
+        other @ (Refused::Io { .. } | Refused::Enough { .. }) => other.to_string(),
     }
 }
 

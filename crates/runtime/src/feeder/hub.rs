@@ -50,6 +50,9 @@ pub(super) struct Tally {
     pub(super) model: f64,
     pub(super) copying: f64,
     pub(super) waiting: f64,
+    /// Bytes workers copied to their GPUs, and within the host's memory.
+    pub(super) to_device: u64,
+    pub(super) on_host: u64,
     /// Workers that died over something.
     pub(super) deaths: u64,
     /// The last of them, `STAGE/worker-0`.

@@ -10,7 +10,6 @@ mod careful;
 mod connection;
 mod ending;
 mod figures;
-mod flow;
 mod hub;
 mod live;
 mod on_frame;
@@ -19,6 +18,7 @@ mod source;
 mod tell;
 mod writing;
 
+pub(crate) mod flow;
 pub(crate) mod orders;
 pub(crate) mod sameness;
 

@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use gpulane_core::batches::{BatchId, Prospects, Span, WorkerId};
 use gpulane_feed::wire::{FromWorker, PROTOCOL, RawFrame, ResultsHead, Role, ToWorker};
-use serde_json::json;
+use serde_json::{Map, json};
 
 use super::connection::{Connection, Progress};
 use super::ending::End;
@@ -38,7 +38,8 @@ impl Hub {
                     worker.job = job;
                     worker.progress = Progress::SettingUp;
                 }
-                self.send(id, &ToWorker::Setup);
+                let args = self.task.map.args.clone();
+                self.send(id, &ToWorker::Setup { args });
             }
             FromWorker::Ready { device, accepts, decode, batch, load, .. } => {
                 self.on_ready(id, &Abilities { device, accepts, decode, batch, load });
@@ -63,7 +64,7 @@ impl Hub {
             return;
         }
         let (Some(flow), Some(worker)) = (&self.flow, self.workers.get_mut(&id)) else { return };
-        let frame = ring_frame(&flow.ring, flow.decode, self.task.map.nan);
+        let frame = ring_frame(&flow.ring, flow.decode, self.task.map.nan, Map::new());
         if worker.send_with_fd(&frame, flow.ring.fd()).is_err() {
             return self.on_gone(id);
         }
@@ -102,6 +103,8 @@ impl Hub {
             worker.copy_seconds += head.seconds.copy;
             worker.wait_seconds += head.seconds.wait;
         }
+        self.tally.to_device += head.bytes.copied_to_device;
+        self.tally.on_host += head.bytes.copied_on_host;
         self.learn_size(head, span);
         self.put_rows(span, head, body);
         if self.books.settle(span.slot, span.count) {

@@ -8,6 +8,9 @@ use gpulane_items::{Opened, Wanted};
 use gpulane_journal::RunDir;
 use gpulane_model::{MapStage, Plan, StageId};
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
+
+use crate::placeholders::map_inputs;
 
 /// Where it is kept what the map was made with.
 const KEPT: &str = "map.json";
@@ -20,6 +23,9 @@ struct Made {
     /// The size and checksum of its file.
     bytes: u64,
     crc32: u32,
+    /// What it is made with.
+    #[serde(default, skip_serializing_if = "Map::is_empty")]
+    args: Map<String, Value>,
 }
 
 impl Made {
@@ -29,7 +35,8 @@ impl Made {
         let path = base.join(file);
         let text = std::fs::read(&path)
             .map_err(|error| format!("cannot read the model {}: {error}", path.display()))?;
-        Ok(Self { model: map.model.clone(), bytes: text.len() as u64, crc32: crc32fast::hash(&text) })
+        let (model, args) = (map.model.clone(), map.args.clone());
+        Ok(Self { model, bytes: text.len() as u64, crc32: crc32fast::hash(&text), args })
     }
 }
 
@@ -47,7 +54,8 @@ pub fn changed_maps(dir: &RunDir, plan: &Plan, due: impl Fn(StageId) -> bool) ->
         }
         // What is damaged or cannot be read is the feeder's to say: it knows what to do about it.
         let Ok(Opened::List(list)) = gpulane_items::open(&folder) else { continue };
-        let wanted = Wanted { inputs: &map.input, base, decode: map.decode };
+        let inputs = map_inputs(dir.root(), stage, map);
+        let wanted = Wanted { inputs: &inputs, base, decode: map.decode };
         told.extend(gpulane_items::changes_at_hand(&list, &wanted).unwrap_or_default());
     }
     told
@@ -56,8 +64,14 @@ pub fn changed_maps(dir: &RunDir, plan: &Plan, due: impl Fn(StageId) -> bool) ->
 /// What has changed in the model since the map began; nothing while there are no results it could be at odds with.
 pub(super) fn model_change(map: &MapStage, base: &Path, dir: &Path) -> Result<Option<String>, String> {
     let Some(before) = kept(dir) else { return Ok(None) };
-    if before == Made::now(map, base)? || !has_results(dir)? {
+    let now = Made::now(map, base)?;
+    if before == now || !has_results(dir)? {
         return Ok(None);
+    }
+    if before.args != now.args {
+        let text = |args: &Map<String, Value>| serde_json::to_string(args).unwrap_or_default();
+        let (before, now) = (text(&before.args), text(&now.args));
+        return Ok(Some(format!("the model's arguments were {before}, now {now}")));
     }
     let file = map.model.rsplit_once(':').map_or(map.model.as_str(), |(file, _)| file);
     Ok(Some(format!("the model {} has changed", base.join(file).display())))
