@@ -55,10 +55,10 @@ fn at_hand(stage: &Stage, map: &MapStage) -> Vec<String> {
     let filled =
         |input: &String| template::render_input(input, |name| (name == "name").then(|| stage.name.clone()));
     let own = |input: &String| template::names_in_input(input).any(|(name, _)| name == "run");
-    match map.lone {
-        true => map.input.clone(),
-        false => map.input.iter().filter(|input| !own(input)).map(filled).collect(),
+    if map.lone {
+        return map.input.clone();
     }
+    map.input.iter().filter(|input| !own(input)).map(filled).collect()
 }
 
 /// Names the Python of the active environment where the plan names none.

@@ -268,7 +268,7 @@ fn a_run_that_may_not_be_read_is_called_that() {
     };
     let (said, expected) = if rustix::process::geteuid().is_root() {
         // Nothing is closed to root, so somebody else looks at what is root's.
-        allow(work, 0o755);
+        allow(&work, 0o755);
         let program = work.join("program");
         std::fs::copy(env!("CARGO_BIN_EXE_gpulane"), &program).unwrap();
         let mut command = std::process::Command::new(program);

@@ -29,8 +29,8 @@ class Model(gpulane.Model):
 
 fn start(gpulane: &Gpulane) -> gpulane_testkit::Live {
     gpulane.workspace.file("model.py", MODEL);
-    let items: String = (0..800).map(|number| format!("{number}\n")).collect();
-    gpulane.workspace.file("items.txt", &items);
+    let items: Vec<String> = (0..800).map(|number| format!("{number}\n")).collect();
+    gpulane.workspace.file("items.txt", &items.concat());
     let args = [
         "map",
         "model.py:Model",
@@ -67,7 +67,7 @@ fn assert_one_schema(gpulane: &Gpulane) {
         let schema = reader.metadata().file_metadata().schema();
         schemas.insert(format!("{schema:?}"));
         let names: Vec<&str> = schema.get_fields().iter().map(|field| field.name()).collect();
-        assert_eq!(names, ["item", "number", "late", "pair"], "{part:?}");
+        assert_eq!(names, ["item", "number", "late", "pair"], "{}", part.display());
         for row in reader.get_row_iter(None).unwrap() {
             let row = row.unwrap();
             assert_eq!(row.get_string(0).unwrap(), &row.get_long(1).unwrap().to_string());

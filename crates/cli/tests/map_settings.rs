@@ -11,8 +11,8 @@ fn gpulane() -> Gpulane {
 }
 
 fn list(gpulane: &Gpulane, count: usize) {
-    let items: String = (0..count).map(|number| format!("item-{number}\n")).collect();
-    gpulane.workspace.file("items.txt", &items);
+    let items: Vec<String> = (0..count).map(|number| format!("item-{number}\n")).collect();
+    gpulane.workspace.file("items.txt", &items.concat());
 }
 
 const REPEAT: &str = r#"

@@ -113,7 +113,7 @@ fn check_placeholders(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<()
             }
             sound = None;
             let known = template::IN_INPUTS.map(|name| format!("{{{name}}}")).join(", ");
-            let near = problems.nearest.find(name, template::IN_INPUTS.into_iter());
+            let near = problems.nearest.find(name, template::IN_INPUTS);
             problems
                 .error(
                     &text.part(at, name.len() + 2),

@@ -1,5 +1,6 @@
 //! `gpulane map`: one model over many items, with the results in a directory that is the run's own.
 
+use std::fmt::Write;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
@@ -165,7 +166,10 @@ fn in_lines(
     let word = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
     let more = if counted.more { "more than " } else { "" };
     let mut text = format!("{more}{}, {}\n", word(counted.items, "item"), word(workers.into(), "worker"));
-    let mut tell = |what: &str, value: String| text.push_str(&format!("  {what:<8}{value}\n"));
+    let mut tell = |what: &str, value: String| {
+        // A text takes everything.
+        let _ = writeln!(text, "  {what:<8}{value}");
+    };
     tell(
         "decode",
         map.decode.map_or_else(|| format!("{BY_MODEL}, otherwise bytes"), |decode| decode.to_string()),

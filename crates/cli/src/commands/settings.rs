@@ -33,17 +33,18 @@ pub(super) fn changed(dir: &RunDir, plan: Arc<Plan>, asked: &MapChanges) -> Resu
         .map(|(flag, key, value)| Override { flag: flag.into(), key: key.into(), value: value.into() })
         .collect();
     let mut changed = Plan::clone(&plan);
-    let mut told = Vec::new();
+    let mut told: Vec<String> = Vec::new();
     let mut sound = fixed.is_empty();
     let cwd = changed.run.cwd.clone();
     for stage in changed.stages.iter_mut().filter(|stage| stage.map.is_some()) {
-        match change(stage, &flags, Path::new(&cwd)) {
-            Some(more) => {
-                told.extend(more.into_iter().filter(|line| !told.contains(line)).collect::<Vec<_>>())
-            }
-            None => {
-                sound = false;
-                break;
+        // What is wrong with a flag is wrong for every map, and said once.
+        let Some(more) = change(stage, &flags, Path::new(&cwd)) else {
+            sound = false;
+            break;
+        };
+        for line in more {
+            if !told.contains(&line) {
+                told.push(line);
             }
         }
     }
