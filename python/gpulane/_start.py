@@ -4,8 +4,12 @@ By its path and not with `-m`, which puts the working directory in front of ever
 Python's or for this package. Nothing happens when it is imported, which `multiprocessing` does in processes it spawns.
 """
 
+import importlib
 import os
 import sys
+
+LATER = ("_cupy", "_early", "_torch")
+"""Used only with a GPU; what they import of Python's own must not be looked for when others' folders are back."""
 
 
 def main() -> None:
@@ -16,11 +20,10 @@ def main() -> None:
     theirs = {os.path.abspath(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep)}
     theirs.add(os.getcwd())
     sys.path[:] = [root] + [entry for entry in given if os.path.abspath(entry) not in theirs]
-    # The last two are needed only with a GPU, but what they import of Python's own must not be looked for later.
     from gpulane import loader, worker
-    from gpulane._device import _cupy, _early, _torch
 
-    assert _cupy and _early and _torch
+    for name in LATER:
+        importlib.import_module(f"gpulane._device.{name}")
     sys.path[:] = [root] + given
     role = sys.argv.pop(1) if len(sys.argv) > 1 else ""
     {"worker": worker, "loader": loader}.get(role, worker).main()

@@ -35,7 +35,12 @@ pub(crate) fn widen(out: &mut (impl Write + Send), part: File, columns: &[Named]
         ParquetRecordBatchReaderBuilder::try_new(part).and_then(|part| part.with_batch_size(ROWS).build());
     let batches = reader.map_err(plain)?.map(|batch| {
         let batch = batch?;
-        // Columns by their place: those of a part are the first ones of the map.
+        // Columns by their place: those of a part are the first ones of the map. Types alone would not tell them apart.
+        let names = batch.schema_ref().fields().iter().map(|field| field.name());
+        if !names.eq(schema.fields().iter().take(batch.num_columns()).map(|field| field.name())) {
+            let what = "its columns are not those that were committed".to_owned();
+            return Err(ParquetError::General(what));
+        }
         let missing = empty_after(columns, &batch)?;
         let arrays = batch.columns().iter().cloned().chain(missing).collect();
         Ok(RecordBatch::try_new(Arc::clone(&schema), arrays)?)

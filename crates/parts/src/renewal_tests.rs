@@ -141,6 +141,22 @@ fn a_step_that_fails_is_tried_again_from_where_it_was() {
 }
 
 #[test]
+fn a_part_with_other_columns_is_left_as_it_is() {
+    let temp = tempfile::tempdir().unwrap();
+    let mut writer = uneven(temp.path());
+    // As if somebody had put another file in its place.
+    let (first, other) = (temp.path().join("part-00000.parquet"), tempfile::tempdir().unwrap());
+    let (mut stranger, _) = open(other.path(), Format::Parquet);
+    add(&mut stranger, 0, &block(vec![values("mine", json!([1, 2])), values("yours", json!([1, 2]))]));
+    stranger.commit().unwrap();
+    std::fs::copy(other.path().join("part-00000.parquet"), &first).unwrap();
+    let before = std::fs::read(&first).unwrap();
+    let error = writer.make_alike(&|| false).unwrap_err().to_string();
+    assert!(error.contains("its columns are not those"), "{error}");
+    assert_eq!(std::fs::read(&first).unwrap(), before);
+}
+
+#[test]
 fn it_stops_between_parts_when_told() {
     let temp = tempfile::tempdir().unwrap();
     let mut writer = uneven(temp.path());
