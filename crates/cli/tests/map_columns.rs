@@ -9,12 +9,14 @@ use std::path::PathBuf;
 use gpulane_testkit::{Gpulane, wait_until};
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::record::RowAccessor;
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 
-/// `late` has no value in the first 500 items, and `pair` none but in the last.
+/// `late` has no value in the first 500 items, and `pair` none but in the last. The vector makes parts that take a while to write.
 const MODEL: &str = r#"
 import time
 import gpulane
+
+VECTOR = [0.5] * 2048
 
 class Model(gpulane.Model):
     decode = "value"
@@ -23,7 +25,7 @@ class Model(gpulane.Model):
     def predict_batch(self, batch):
         time.sleep(0.05)
         numbers = [int(item) for item in batch]
-        return [{"late": "yes" if number >= 500 else None, "pair": [1.5, 2.5] if number == 799 else None, "number": number}
+        return [{"late": "yes" if number >= 500 else None, "pair": [1.5, 2.5] if number == 799 else None, "number": number, "vector": VECTOR}
                 for number in numbers]
 "#;
 
@@ -67,7 +69,7 @@ fn assert_one_schema(gpulane: &Gpulane) {
         let schema = reader.metadata().file_metadata().schema();
         schemas.insert(format!("{schema:?}"));
         let names: Vec<&str> = schema.get_fields().iter().map(|field| field.name()).collect();
-        assert_eq!(names, ["item", "number", "late", "pair"], "{}", part.display());
+        assert_eq!(names, ["item", "number", "vector", "late", "pair"], "{}", part.display());
         for row in reader.get_row_iter(None).unwrap() {
             let row = row.unwrap();
             assert_eq!(row.get_string(0).unwrap(), &row.get_long(1).unwrap().to_string());
@@ -92,13 +94,14 @@ fn columns_that_are_empty_at_first_are_in_every_part_at_the_end() {
 fn a_feeder_killed_while_it_adds_columns_loses_nothing() {
     let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
     let live = start(&gpulane);
+    gpulane.wait_for_events("batch_committed", 1);
+    let processes = gpulane_testkit::tagged(&gpulane.dir());
+    let feeder = processes.iter().find(|process| process.command.starts_with("lane-feeder")).unwrap();
+    let feeder = pidfd_open(Pid::from_raw(feeder.pid).unwrap(), PidfdFlags::empty()).unwrap();
     let ledger = || std::fs::read_to_string(gpulane.dir().join("commits.jsonl")).unwrap_or_default();
     wait_until("a part is written anew", || ledger().contains("\"renewed\""));
-    // It may have finished by now; then there is nothing to kill.
-    let processes = gpulane_testkit::tagged(&gpulane.dir());
-    if let Some(feeder) = processes.iter().find(|process| process.command.starts_with("lane-feeder")) {
-        let _ = rustix::process::kill_process(Pid::from_raw(feeder.pid).unwrap(), Signal::KILL);
-    }
+    // If it has ended by now, there was nothing left to lose.
+    let _ = pidfd_send_signal(&feeder, Signal::KILL);
     let finished = live.wait();
     assert_eq!(finished.code, 0, "{finished:?}");
     assert_one_schema(&gpulane);
