@@ -204,11 +204,12 @@ pub(crate) struct Resume {
     #[arg(long, value_name = "N")]
     pub(crate) lanes: Option<u32>,
     #[command(flatten)]
-    pub(crate) map: MapChanges,
-    #[command(flatten)]
     pub(crate) show: Show,
     #[command(flatten)]
     pub(crate) sharing: Sharing,
+    // Last: its heading would hold for what follows.
+    #[command(flatten)]
+    pub(crate) map: MapChanges,
 }
 
 #[derive(Debug, Args)]

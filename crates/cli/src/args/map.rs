@@ -126,7 +126,7 @@ impl MapSettings {
 
 /// Settings of a map that may change when it is resumed, because results do not depend on them; and, hidden, those that may not.
 #[derive(Debug, Clone, Default, Args)]
-#[command(next_help_heading = "For a map: from now on")]
+#[command(next_help_heading = "Settings of a map, from now on")]
 pub(crate) struct MapChanges {
     /// Items per batch: N, auto
     #[arg(long, value_name = "N")]
