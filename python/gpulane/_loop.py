@@ -73,11 +73,11 @@ class Worker:
         """Where its batches go."""
         return self._backend
 
-    def set_up(self) -> Dict[str, Any]:
-        """Loads the model, unless it is loaded; what the feeder wants to know of it."""
+    def set_up(self, given: Dict[str, Any]) -> Dict[str, Any]:
+        """Loads the model with these arguments, unless it is loaded; what the feeder wants to know of it."""
         begun = time.monotonic()
         if not self.is_ready:
-            model = load_model(self._target)
+            model = load_model(self._target, given)
             expect(getattr(model, "decode", None))
             setup = getattr(model, "setup", None)
             if callable(setup):
@@ -122,7 +122,7 @@ class _Session:
                 elif kind == "wait":
                     self._connection.send("here")
                 elif kind == "setup":
-                    if not self._set_up():
+                    if not self._set_up(arguments(came.frame.head)):
                         return 1
                 elif kind == "ring":
                     self._open(came.frame)
@@ -144,9 +144,9 @@ class _Session:
         self._connection.wait()
         return Incoming(self._connection.receive())
 
-    def _set_up(self) -> bool:
+    def _set_up(self, given: Dict[str, Any]) -> bool:
         try:
-            about = self._worker.set_up()
+            about = self._worker.set_up(given)
         except (Exception, SystemExit) as error:  # Whatever a user's code may raise.
             text = traceback.format_exc()
             sys.stderr.write(text)
@@ -344,6 +344,12 @@ def identity(role: str) -> Dict[str, Any]:
         "attempt": int(attempt) if attempt.isdigit() else 1,
         "pid": os.getpid(),
     }
+
+
+def arguments(head: Dict[str, Any]) -> Dict[str, Any]:
+    """What the model is made with, by the frame that says to make it."""
+    given = head.get("args")
+    return given if isinstance(given, dict) else {}
 
 
 def tell_ready() -> None:

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import inspect
 import os
 import sys
+from functools import partial
 from types import ModuleType
-from typing import Any, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence
 
 __all__ = ["Model", "ModelError", "load_model"]
 
@@ -27,7 +29,8 @@ class Model:
 
     `setup` is called once per worker process, on its GPU (`CUDA_VISIBLE_DEVICES` holds no other); then
     `predict_batch` for every batch. Any class with these methods will do, and so will a plain function
-    `predict_batch(batch)`; the attributes may be set on the function too.
+    `predict_batch(batch)`; the attributes may be set on the function too. What `--set KEY=VALUE` gives, or `args` in a
+    plan, are keyword arguments of `__init__`, or of the function.
 
     **What `batch` is** depends on `decode` and on what the model's module imports, in this order:
 
@@ -86,8 +89,8 @@ class ModelError(Exception):
 class _Function:
     """A plain function as a model."""
 
-    def __init__(self, function: Any) -> None:
-        self.predict_batch = function
+    def __init__(self, function: Any, given: Dict[str, Any]) -> None:
+        self.predict_batch = partial(function, **given) if given else function
         self.decode = getattr(function, "decode", None)
         self.batch = getattr(function, "batch", None)
         self.framework = getattr(function, "framework", "auto")
@@ -97,8 +100,9 @@ class _Function:
         """Nothing to do."""
 
 
-def load_model(target: str) -> Any:
-    """The model `FILE.py:Class` names, made but not set up."""
+def load_model(target: str, given: Optional[Dict[str, Any]] = None) -> Any:
+    """The model `FILE.py:Class` names, made with these arguments but not set up."""
+    given = given or {}
     path, colon, name = target.rpartition(":")
     if not colon or not path or not name:
         raise ModelError(f"`{target}` names no model; write FILE.py:Class or FILE.py:function")
@@ -108,24 +112,50 @@ def load_model(target: str) -> Any:
     if isinstance(found, type):
         if not callable(getattr(found, "predict_batch", None)):
             raise ModelError(f"class {name} of {path} has no predict_batch(self, batch)")
-        return found()
+        _check(found, f"class {name} of {path}", given, taken=0)
+        return found(**given)
     if callable(getattr(found, "predict_batch", None)):
+        if given:
+            raise ModelError(f"`{name}` of {path} is made already and takes no arguments; name its class, or a function")
         return found
     if callable(found):
-        return _Function(found)
+        _check(found, f"function {name} of {path}", given, taken=1)
+        return _Function(found, given)
     raise ModelError(f"`{name}` of {path} is neither a class nor a function")
+
+
+def _check(made: Any, what: str, given: Dict[str, Any], taken: int) -> None:
+    """That a class or function takes these arguments and needs no others; `taken`: how many it gets otherwise."""
+    try:
+        parameters = list(inspect.signature(made).parameters.values())[taken:]
+    except (TypeError, ValueError):
+        return  # It does not say what it takes.
+    named = [p for p in parameters if p.kind in (p.POSITIONAL_OR_KEYWORD, p.KEYWORD_ONLY)]
+    names: List[str] = [p.name for p in named]
+    unknown = [name for name in given if name not in names]
+    if unknown and not any(p.kind is p.VAR_KEYWORD for p in parameters):
+        takes = "it takes " + ", ".join(names) if names else "it takes no arguments"
+        raise ModelError(f"{what} takes no argument {', '.join(f'`{name}`' for name in unknown)}; {takes}")
+    missing = [p.name for p in named if p.default is p.empty and p.name not in given]
+    if missing:
+        first = missing[0]
+        raise ModelError(
+            f"{what} needs {', '.join(f'`{name}`' for name in missing)}: write --set {first}=VALUE, or "
+            f"args = {{ {first} = VALUE }} in a plan"
+        )
 
 
 def _module(path: str) -> ModuleType:
     """The file as a module under its own name, so that pickles and `inspect` find it; its folder importable, as if
-    it had been run by hand."""
+    it had been run by hand, and the working directory."""
     path = os.path.abspath(path)
     if not os.path.isfile(path):
         raise ModelError(f"there is no file {path}")
     name = os.path.splitext(os.path.basename(path))[0]
     folder = os.path.dirname(path)
-    if folder not in sys.path:
-        sys.path.insert(0, folder)
+    for place in (os.getcwd(), folder):
+        if place not in sys.path:
+            sys.path.insert(0, place)
     if name in sys.modules or not name.isidentifier():
         # A file named as a module that is loaded already, such as `json.py`, must not take its place.
         name = "gpulane_model_" + "".join(letter if letter.isalnum() else "_" for letter in name)

@@ -151,6 +151,9 @@ class Table:
                     self.fail(at, f"result column `{name}` is NaN")
                 value = _without_nan(value)
                 _dumps(value)
+            except RecursionError:
+                value = None
+                self.fail(at, f"result column `{name}` is nested too deeply to be written")
             except Exception as error:  # A user's object may raise anything when looked at.
                 value = None
                 self.fail(at, f"result column `{name}`: {error}" if name != "result" else f"the result: {error}")

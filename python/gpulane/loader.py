@@ -1,5 +1,5 @@
-"""A loader of `gpulane map`: `python -m gpulane.loader FILE.py:Class`. Calls the model's own `load(path)` and writes what
-it returns into the ring."""
+"""A loader of `gpulane map`, started by gpulane through `_start.py`. Calls the model's own `load(path)` and writes what it
+returns into the ring."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import traceback
 from typing import Any, Dict, List, NamedTuple, Tuple
 
 from ._calls import reason_of
-from ._loop import identity, leave
+from ._loop import arguments, identity, leave
 from ._model import ModelError, load_model
 from ._ring import ARRAY, BYTES, TEXT, Ring
 from ._wire import Connection, WireError, connect
@@ -107,7 +107,7 @@ class Loader:
             kind = frame.head["frame"]
             if kind == "ring" and frame.fd is not None:
                 ring = Ring(frame.fd, frame.head)
-                if not self._set_up():
+                if not self._set_up(arguments(frame.head)):
                     return 1
             elif kind == "load" and ring is not None:
                 self._load(ring, frame.head)
@@ -116,9 +116,9 @@ class Loader:
             elif kind == "bye":
                 return 0
 
-    def _set_up(self) -> bool:
+    def _set_up(self, given: Dict[str, Any]) -> bool:
         try:
-            self._model = load_model(self._target)
+            self._model = load_model(self._target, given)
             if not callable(getattr(self._model, "load", None)):
                 raise ModelError(f'{self._target} has no load(self, path), which decode = "load" needs')
         except Exception as error:  # Whatever a user's code may raise.
@@ -152,7 +152,7 @@ class Loader:
 def main() -> None:
     """Loads until told to stop."""
     if len(sys.argv) != 2 or "GPULANE_FEED" not in os.environ:
-        print("usage: python -m gpulane.loader FILE.py:Class (started by `gpulane map`)", file=sys.stderr)
+        print("a loader is started by `gpulane map`, with its FILE.py:Class and GPULANE_FEED", file=sys.stderr)
         leave(2)
     signal.signal(signal.SIGTERM, lambda *_: os._exit(143))
     try:

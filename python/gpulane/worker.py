@@ -1,4 +1,4 @@
-"""A worker of `gpulane map`: `python -m gpulane.worker FILE.py:Class`, started by gpulane."""
+"""A worker of `gpulane map`, started by gpulane through `_start.py`."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ __all__ = ["main"]
 def main() -> None:
     """Works until told to stop, and leaves without ceremony."""
     if len(sys.argv) != 2 or "GPULANE_FEED" not in os.environ:
-        print("usage: python -m gpulane.worker FILE.py:Class (started by `gpulane map`)", file=sys.stderr)
+        print("a worker is started by `gpulane map`, with its FILE.py:Class and GPULANE_FEED", file=sys.stderr)
         leave(2)
     signal.signal(signal.SIGTERM, lambda *_: os._exit(143))
     try:

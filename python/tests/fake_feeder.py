@@ -36,15 +36,18 @@ class FakeFeeder:
         self,
         model: str,
         target: str = "Model",
-        module: str = "gpulane.worker",
+        role: str = "worker",
         slots: int = 3,
         gpus: str = "",
         slot_bytes: int = SLOT_BYTES,
+        beside: Sequence[str] = (),
         **environment_too: str,
     ) -> None:
         self.folder = tempfile.TemporaryDirectory()
         self.path = Path(self.folder.name)
         (self.path / "model.py").write_text(textwrap.dedent(model), encoding="utf-8")
+        for name in beside:
+            (self.path / name).write_text(f"raise SystemExit('{name} is not what was asked for')", encoding="utf-8")
         self._listener = self._listen()
         self.slots, self.slot_bytes = slots, slot_bytes
         self.memory = os.memfd_create("ring")
@@ -58,9 +61,9 @@ class FakeFeeder:
             GPULANE_ATTEMPT="2",
             GPULANE_ATTEMPT_DIR=str(self.path),
             CUDA_VISIBLE_DEVICES=gpus,
-            **environment_too,
         )
-        command = [sys.executable, "-m", module, f"model.py:{target}"]
+        environment.update(environment_too)
+        command = [sys.executable, str(PACKAGE / "gpulane" / "_start.py"), role, f"model.py:{target}"]
         self.process = subprocess.Popen(command, cwd=self.path, env=environment, stdout=self.log, stderr=self.log)
         self.connection: Optional[Connection] = None
         self.socket: Optional[socket.socket] = None
@@ -79,10 +82,10 @@ class FakeFeeder:
         self.connection = Connection(self.socket)
         return self.receive("hello").head
 
-    def start(self, decode: str, nan: str = "keep") -> Dict[str, Any]:
+    def start(self, decode: str, nan: str = "keep", **args: Any) -> Dict[str, Any]:
         """From `hello` to the ring; what the worker said in `ready`."""
         self.accept()
-        self.send("setup")
+        self.send("setup", **({"args": args} if args else {}))
         ready = self.receive("ready").head
         self.give_ring(decode, nan)
         return ready

@@ -30,7 +30,7 @@ MODEL = """
 
 class WithALoader(unittest.TestCase):
     def setUp(self) -> None:
-        self.feeder = FakeFeeder(MODEL, module="gpulane.loader")
+        self.feeder = FakeFeeder(MODEL, role="loader")
         self.addCleanup(self.feeder.close)
         self.assertEqual(self.feeder.accept()["role"], "loader")
         self.feeder.give_ring("load")
@@ -73,7 +73,7 @@ class WithALoader(unittest.TestCase):
 
 class WithoutLoad(unittest.TestCase):
     def test_a_model_without_load_is_told(self) -> None:
-        feeder = FakeFeeder("def Model(batch): ...", module="gpulane.loader")
+        feeder = FakeFeeder("def Model(batch): ...", role="loader")
         self.addCleanup(feeder.close)
         feeder.accept()
         feeder.give_ring("load")

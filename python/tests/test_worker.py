@@ -22,6 +22,57 @@ class WithAWorker(unittest.TestCase):
         return feeder
 
 
+class Shadows(WithAWorker):
+    def test_files_beside_the_model_are_not_taken_for_pythons_or_ours(self) -> None:
+        beside = ["queue.py", "json.py", "gpulane.py", "glob.py", "base64.py", "worker.py"]
+        model = """
+            import json, queue
+            import gpulane, helper
+            class Model(gpulane.Model):
+                def predict_batch(self, batch):
+                    assert queue.Queue and json.dumps
+                    return [helper.double(text) for text in batch]
+            """
+        for path in ("", "."):
+            feeder = FakeFeeder(model, beside=beside, **({"PYTHONPATH": path} if path else {}))
+            self.addCleanup(feeder.close)
+            (feeder.path / "helper.py").write_text("def double(text): return text * 2", encoding="utf-8")
+            feeder.start("text")
+            self.assertEqual(feeder.work("a").result, ["aa"])
+
+
+class Arguments(WithAWorker):
+    def test_a_class_gets_them_by_name(self) -> None:
+        feeder = self.worker(
+            """
+            class Model:
+                def __init__(self, times, *, end="!"): self.times, self.end = times, end
+                def predict_batch(self, batch): return [text * self.times + self.end for text in batch]
+            """
+        )
+        feeder.start("text", times=2)
+        self.assertEqual(feeder.work("ab").result, ["abab!"])
+
+    def test_a_function_gets_them_too(self) -> None:
+        feeder = self.worker("def Model(batch, times=1): return [text * times for text in batch]")
+        feeder.start("text", times=3)
+        self.assertEqual(feeder.work("ab").result, ["ababab"])
+
+    def test_what_it_does_not_take_or_lacks_is_said(self) -> None:
+        for model, given, words in [
+            ("class Model:\n  def __init__(self, a=1, b=2): ...\n  def predict_batch(self, x): ...", {"c": 1}, ["`c`", "a, b"]),
+            ("class Model:\n  def predict_batch(self, x): ...", {"c": 1}, ["`c`", "no arguments"]),
+            ("def Model(batch, a): ...", {}, ["needs `a`", "--set a=VALUE"]),
+            ("def Model(batch, a=1): ...", {"batch": 1}, ["`batch`", "it takes a"]),
+        ]:
+            feeder = self.worker(model)
+            feeder.accept()
+            feeder.send("setup", args=given)
+            error = feeder.receive("setup_failed").head["error"]
+            for word in words:
+                self.assertIn(word, error)
+
+
 class Life(WithAWorker):
     def test_it_says_who_it_is_before_it_loads_the_model(self) -> None:
         feeder = self.worker("raise SystemExit('imported too early')")

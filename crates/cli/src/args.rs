@@ -11,7 +11,7 @@ use gpulane_model::Bytes;
 
 pub(crate) use doctor::Doctor;
 pub(crate) use gpus::{Fit, Gpus, Sharing};
-pub(crate) use map::{Map, MapSettings};
+pub(crate) use map::{Map, MapChanges, MapSettings};
 
 /// Keep every GPU of a machine busy with isolated processes, and never hang.
 #[derive(Debug, Parser)]
@@ -38,7 +38,7 @@ pub(crate) enum Command {
     /// Run one model over many files
     Map(Box<Map>),
     /// Continue an interrupted run
-    Resume(Resume),
+    Resume(Box<Resume>),
     /// Show every mistake in a plan; starts nothing
     Check(Check),
     /// Show how runs stand, and why a job is waiting
@@ -207,6 +207,9 @@ pub(crate) struct Resume {
     pub(crate) show: Show,
     #[command(flatten)]
     pub(crate) sharing: Sharing,
+    // Last: its heading would hold for what follows.
+    #[command(flatten)]
+    pub(crate) map: MapChanges,
 }
 
 #[derive(Debug, Args)]

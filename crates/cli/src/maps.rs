@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use gpulane_gpu::GpuSpec;
 use gpulane_items::Wanted;
-use gpulane_model::{MapStage, Plan, env_vars, workers_for};
+use gpulane_model::{GpuKind, Machine, MapStage, Plan, Stage, env_vars, template, workers_for};
 
 /// Input that stands for a list on our standard input.
 pub(crate) const STDIN: &str = "@-";
@@ -19,17 +19,46 @@ pub(crate) fn any(plan: &Plan) -> bool {
 /// Gives every map as many workers as this machine has use for; whether that changed anything. Where the GPUs cannot be found, the
 /// engine says so.
 pub(crate) fn set_workers(plan: &mut Plan, gpus: Option<&str>, lanes: Option<u32>) -> bool {
-    let Ok(spec) = gpus.unwrap_or(&plan.run.gpus).parse::<GpuSpec>() else { return false };
     if !any(plan) {
         return false;
     }
+    let Some(machine) = machine(plan, gpus, lanes) else { return false };
+    let lanes = lanes.or(plan.run.lanes);
+    plan.set_workers(|stage| workers_for(stage, &machine, lanes))
+}
+
+/// What the plan would run on, if that can be found.
+fn machine(plan: &Plan, gpus: Option<&str>, lanes: Option<u32>) -> Option<Machine> {
+    let spec = gpus.unwrap_or(&plan.run.gpus).parse::<GpuSpec>().ok()?;
     let lanes = lanes.or(plan.run.lanes);
     let visible = std::env::var(env_vars::CUDA_VISIBLE_DEVICES).ok();
-    let Ok(found) = gpulane_gpu::find(&spec, lanes, plan.run.headroom, visible.as_deref()) else {
-        return false;
-    };
-    let machine = if lanes.is_some() { found.machine } else { found.machine.packed_for(plan) };
-    plan.set_workers(|stage| workers_for(stage, &machine, lanes))
+    let found = gpulane_gpu::find(&spec, lanes, plan.run.headroom, visible.as_deref()).ok()?;
+    Some(if lanes.is_some() { found.machine } else { found.machine.packed_for(plan) })
+}
+
+/// The lanes the plan would have, and what they are; for `--dry-run`.
+pub(crate) fn lanes(plan: &Plan) -> Option<(u32, String)> {
+    let machine = machine(plan, None, None)?;
+    let (lanes, gpus) = (machine.main_lanes(), machine.gpus.len());
+    Some((
+        lanes,
+        match machine.kind {
+            GpuKind::None => format!("{lanes} on CPU cores"),
+            _ if machine.packing => format!("as many as memory allows on {gpus} GPUs"),
+            _ => format!("{lanes} on {gpus} GPUs"),
+        },
+    ))
+}
+
+/// Inputs that can be looked for before the run begins: not those that it makes itself.
+fn at_hand(stage: &Stage, map: &MapStage) -> Vec<String> {
+    let filled =
+        |input: &String| template::render_input(input, |name| (name == "name").then(|| stage.name.clone()));
+    let own = |input: &String| template::names_in_input(input).any(|(name, _)| name == "run");
+    if map.lone {
+        return map.input.clone();
+    }
+    map.input.iter().filter(|input| !own(input)).map(filled).collect()
 }
 
 /// Names the Python of the active environment where the plan names none.
@@ -54,7 +83,11 @@ pub(crate) fn problems(plan: &Plan) -> Vec<String> {
     let base = Path::new(&plan.run.cwd);
     let maps = plan.stages.iter().filter_map(|stage| Some((stage, stage.map.as_ref()?)));
     // Inputs of a later stage may be made by an earlier one.
-    maps.flat_map(|(stage, map)| problems_of(map, base, stage.after.is_empty())).collect()
+    maps.flat_map(|(stage, map)| {
+        let map = MapStage { input: at_hand(stage, map), ..map.clone() };
+        problems_of(&map, base, stage.after.is_empty())
+    })
+    .collect()
 }
 
 /// The same of one map.

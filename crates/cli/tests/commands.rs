@@ -255,6 +255,38 @@ fn a_run_is_private_and_named_after_its_plan() {
 }
 
 #[test]
+fn a_run_that_may_not_be_read_is_called_that() {
+    use std::os::unix::fs::PermissionsExt;
+    use std::os::unix::process::CommandExt;
+
+    const NOBODY: u32 = 65534;
+    let gpulane = gpulane();
+    assert_eq!(gpulane.run("[[stage]]\nname = \"a\"\ncommand = [\"true\"]\n", "none").code, 0);
+    let (work, dir) = (gpulane.workspace.path(), gpulane.dir());
+    let allow = |path: &std::path::Path, mode| {
+        std::fs::set_permissions(path, std::fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let (said, expected) = if rustix::process::geteuid().is_root() {
+        // Nothing is closed to root, so somebody else looks at what is root's.
+        allow(&work, 0o755);
+        let program = work.join("program");
+        std::fs::copy(env!("CARGO_BIN_EXE_gpulane"), &program).unwrap();
+        let mut command = std::process::Command::new(program);
+        let output =
+            command.arg("status").arg(&dir).current_dir("/").uid(NOBODY).gid(NOBODY).output().unwrap();
+        assert_eq!(output.status.code(), Some(2), "{output:?}");
+        (String::from_utf8(output.stderr).unwrap(), "belongs to another user (uid 0) and cannot be read")
+    } else {
+        allow(&dir, 0o000);
+        let refused = gpulane.call(&["status", "r"]);
+        allow(&dir, 0o700);
+        assert_eq!(refused.code, 2, "{refused:?}");
+        (refused.stderr, "cannot be read: its permissions do not allow it")
+    };
+    assert!(said.contains(expected) && !said.contains("plan.json"), "{said}");
+}
+
+#[test]
 fn init_writes_a_plan_that_checks_and_never_overwrites() {
     let gpulane = gpulane();
     assert_eq!(gpulane.call(&["init"]).code, 0);

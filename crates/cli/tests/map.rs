@@ -115,23 +115,52 @@ fn an_interrupted_map_goes_on_where_it_was() {
 
 #[test]
 fn a_changed_model_or_list_is_refused_until_it_is_accepted() {
-    for change in ["model.py", "items.txt"] {
+    for (change, named) in [("model.py", "model.py has changed"), ("items.txt", "one more")] {
         let gpulane = gpulane();
         let all = interrupted(&gpulane, SLOW);
         let path = gpulane.workspace.path().join(change);
         let text = std::fs::read_to_string(&path).unwrap();
         std::fs::write(&path, if change == "model.py" { text + "# changed\n" } else { text + "one more\n" })
             .unwrap();
+        let events = gpulane.events().len();
         let refused = gpulane.call(&["resume", "r"]);
-        assert_eq!(refused.code, 3, "{change}: {refused:?}");
-        let told = gpulane.events_of("map_stopped");
-        let because = told.last().unwrap()["because"].as_str().unwrap();
-        assert!(because.contains("--accept-changes"), "{because}");
+        assert_eq!(refused.code, 2, "{change}: {refused:?}");
+        for word in [named, "no item was given", "--accept-changes"] {
+            assert!(refused.stderr.contains(word), "{word}: {}", refused.stderr);
+        }
+        assert_eq!(gpulane.events().len(), events, "nothing was started");
         let finished = gpulane.call(&["resume", "r", "--accept-changes"]);
         assert_eq!(finished.code, 0, "{change}: {finished:?}");
         // The items as they were listed.
         assert_once(&gpulane.rows(), &all);
     }
+}
+
+#[test]
+fn a_changed_folder_is_refused_before_any_item_is_given_out() {
+    let gpulane = gpulane();
+    for number in 0..400 {
+        gpulane.workspace.file(&format!("texts/{number}.txt"), "x");
+    }
+    let live = gpulane.start_map(&model("text", SLOW), &["texts"], &["--workers", "1"]);
+    gpulane.wait_for_events("batch_committed", 1);
+    live.signal(Signal::INT);
+    assert_eq!(live.wait().code, 130);
+    let before = gpulane.rows();
+    gpulane.workspace.file("texts/39a.txt", "x");
+    let refused = gpulane.call(&["resume", "r"]);
+    assert_eq!(refused.code, 2, "{refused:?}");
+    let told = gpulane.events_of("map_stopped");
+    let because = told.last().unwrap()["because"].as_str().unwrap();
+    for word in
+        ["400 items when the run began, 401 now", "texts/39a.txt", "no item was given", "--accept-changes"]
+    {
+        assert!(because.contains(word), "{word}: {because}");
+    }
+    assert_eq!(gpulane.rows(), before);
+    gpulane.assert_nothing_left();
+    assert_eq!(gpulane.call(&["resume", "r", "--accept-changes"]).code, 0);
+    assert_eq!(gpulane.rows().len(), 400);
 }
 
 #[test]
@@ -289,7 +318,7 @@ fn a_dry_run_counts_and_starts_nothing() {
     list(&gpulane, 123, &[]);
     let shown =
         gpulane.map(&model("value", "return batch"), &["@items.txt"], &["--dry-run", "--workers", "3"]);
-    assert_eq!((shown.code, shown.stdout.as_str()), (0, "123 items, 3 workers\n"), "{shown:?}");
+    assert_eq!((shown.code, shown.stdout.lines().next()), (0, Some("123 items, 3 workers")), "{shown:?}");
     assert!(!gpulane.dir().exists());
 }
 

@@ -30,6 +30,69 @@ fn a_model_that_crashes_over_everything_stops_the_map() {
 }
 
 #[test]
+fn a_model_that_raises_over_everything_stops_the_map() {
+    let gpulane = gpulane();
+    list(&gpulane, 3000);
+    let wrong = "def Model(batch):\n    raise ValueError(f'not {batch[0]}')\n";
+    let finished = gpulane.map(wrong, &["@items.txt"], &["--decode", "value", "--batch", "16"]);
+    assert_eq!(finished.code, 3, "{finished:?}");
+    let stopped = gpulane.events_of("map_stopped");
+    let because = stopped[0]["because"].as_str().unwrap();
+    for word in ["failed the same way", "ValueError: not item-", "nothing succeeded", "--failed"] {
+        assert!(because.contains(word), "{word}: {because}");
+    }
+    let failed = gpulane.failed_items().len();
+    assert!((64..1000).contains(&failed), "it did not run through all of them: {failed}");
+    gpulane.assert_nothing_left();
+    // As it says: the model is mended, and there are no results of the old one that it could be at odds with.
+    gpulane.workspace.file("model.py", "def Model(batch):\n    return [len(item) for item in batch]\n");
+    let again = gpulane.call(&["resume", "r", "--failed"]);
+    assert_eq!(again.code, 0, "{again:?}");
+    assert_eq!((gpulane.rows().len(), gpulane.failed_items().len()), (3000, 0));
+}
+
+#[test]
+fn a_model_that_works_once_or_fails_in_many_ways_goes_on() {
+    let once = "def Model(batch):\n    if 'item-7' in batch and len(batch) == 1:\n        return [1]\n    raise ValueError('no')\n";
+    let many = "def Model(batch):\n    raise (ValueError if batch[0].endswith('7') else KeyError)('no')\n";
+    let told = "def Model(batch):\n    raise ValueError('no')\n";
+    for (model, more, failed) in
+        [(once, &[][..], 299), (many, &[][..], 300), (told, &["--max-failures", "100%"][..], 300)]
+    {
+        let gpulane = gpulane();
+        list(&gpulane, 300);
+        let mut settings = vec!["--decode", "value", "--batch", "8", "--workers", "1"];
+        settings.extend(more);
+        let finished = gpulane.map(model, &["@items.txt"], &settings);
+        assert_eq!(finished.code, 3, "{finished:?}");
+        assert_eq!(gpulane.failed_items().len(), failed, "{model}");
+        assert_eq!(gpulane.events_of("map_finished").len(), 1, "{model}");
+    }
+}
+
+#[test]
+fn a_result_nested_too_deeply_costs_its_item_only() {
+    let model = "def deep(levels):\n    value = 1\n    for _ in range(levels):\n        value = [value]\n    return value\n\n\ndef Model(batch):\n    levels = {'item-3': 300, 'item-5': 100000}\n    return [{'tree': deep(levels.get(item, 20))} for item in batch]\n";
+    for format in ["jsonl", "parquet"] {
+        let gpulane = gpulane();
+        list(&gpulane, 40);
+        gpulane.workspace.file("model.py", model);
+        let args =
+            ["map", "model.py:Model", "@items.txt", "--out", "r", "--gpus", "none", "--decode", "value"];
+        let finished = gpulane.call(&[&args[..], &["--batch", "20", "--format", format]].concat());
+        assert_eq!(finished.code, 3, "{finished:?}");
+        let failed = gpulane.failed_items();
+        let names: Vec<&str> = failed.iter().map(|(item, _)| item.as_str()).collect();
+        assert_eq!(names, ["item-3", "item-5"], "{failed:?}");
+        assert!(
+            failed.iter().all(|(_, reason)| reason.contains("`tree`") && reason.contains("nested")),
+            "{failed:?}"
+        );
+        assert_eq!(gpulane.events_of("map_finished")[0]["rows"].as_u64(), Some(38));
+    }
+}
+
+#[test]
 fn a_model_without_the_load_it_is_asked_for_stops_the_map() {
     let gpulane = gpulane();
     list(&gpulane, 50);

@@ -100,6 +100,19 @@ fn to_workers() -> Vec<Vector> {
     vec![
         ("setup", "feeder", json!({"frame": "setup"}), b""),
         (
+            "setup-args",
+            "feeder",
+            json!({"frame": "setup", "args": {"threshold": 0.5, "labels": ["Katze", "Hund"], "name": "größe"}}),
+            b"",
+        ),
+        (
+            "ring-loader",
+            "feeder",
+            json!({"frame": "ring", "slots": 12, "slot_bytes": 38_617_088, "capacity": 256, "decode": "load",
+                "nan": "keep", "args": {"skip": 1}}),
+            b"",
+        ),
+        (
             "ring",
             "feeder",
             json!({"frame": "ring", "slots": 12, "slot_bytes": 38_617_088, "capacity": 256,

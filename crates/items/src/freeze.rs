@@ -21,11 +21,15 @@ use crate::stamp::Stamp;
 use crate::{Wanted, escape};
 
 /// Items between two words of progress.
-const WORD: u64 = 1 << 16;
+const WORD: u64 = 1 << 12;
 
 /// Freezes the items into this directory, which must exist. An older list there is replaced. `progress` is
-/// told now and then how many there are so far.
-pub fn freeze(wanted: &Wanted, dir: &Path, progress: &mut dyn FnMut(u64)) -> Result<ItemList, Refused> {
+/// told now and then how many there are so far, and says whether to go on.
+pub fn freeze(
+    wanted: &Wanted,
+    dir: &Path,
+    progress: &mut dyn FnMut(u64) -> bool,
+) -> Result<ItemList, Refused> {
     let meta_path = dir.join(META);
     // From here on there is no list until there is a new one.
     match fs::remove_file(&meta_path) {
@@ -49,7 +53,7 @@ pub fn freeze(wanted: &Wanted, dir: &Path, progress: &mut dyn FnMut(u64)) -> Res
 fn gather_all(
     wanted: &Wanted,
     part: &Path,
-    progress: &mut dyn FnMut(u64),
+    progress: &mut dyn FnMut(u64) -> bool,
 ) -> Result<(Meta, Vec<Entry>), Refused> {
     let mut problems = Vec::new();
     let mut sources = Vec::new();
@@ -66,6 +70,9 @@ fn gather_all(
     for (input, source) in &sources {
         freezer.begin(input);
         let stopped = gather(source, wanted, &mut freezer);
+        if freezer.enough {
+            return Err(Refused::Enough { items: freezer.items });
+        }
         let stopped =
             stopped.and_then(|()| if freezer.origin.items == 0 { Err(matches_nothing()) } else { Ok(()) });
         freezer.end();
@@ -140,11 +147,13 @@ struct Freezer<'a> {
     archive_digest: crc32fast::Hasher,
     /// The line under way, reused.
     line: Vec<u8>,
-    progress: &'a mut dyn FnMut(u64),
+    progress: &'a mut dyn FnMut(u64) -> bool,
+    /// It was told to stop.
+    enough: bool,
 }
 
 impl<'a> Freezer<'a> {
-    fn create(part: &Path, wanted: &Wanted, progress: &'a mut dyn FnMut(u64)) -> io::Result<Self> {
+    fn create(part: &Path, wanted: &Wanted, progress: &'a mut dyn FnMut(u64) -> bool) -> io::Result<Self> {
         let mut file = File::create(part)?;
         file.write_all(HEADER)?;
         Ok(Self {
@@ -165,6 +174,7 @@ impl<'a> Freezer<'a> {
             archive_digest: crc32fast::Hasher::new(),
             line: Vec::new(),
             progress,
+            enough: false,
         })
     }
 
@@ -267,8 +277,9 @@ impl Taker for Freezer<'_> {
         if self.items.is_multiple_of(BLOCK) {
             self.flush_block()?;
         }
-        if self.items.is_multiple_of(WORD) {
-            (self.progress)(self.items);
+        if self.items.is_multiple_of(WORD) && !(self.progress)(self.items) {
+            self.enough = true;
+            return Err(io::ErrorKind::Interrupted.into());
         }
         Ok(())
     }

@@ -32,6 +32,18 @@ pub(crate) enum Paths {
     Matching(Glob),
 }
 
+impl Source {
+    /// Whether directories have to be walked for it.
+    pub(crate) fn walks(&self) -> bool {
+        match self {
+            Self::List(_) => false,
+            Self::Paths(paths) | Self::Tables(paths, _) => {
+                paths.iter().any(|path| matches!(path, Paths::Matching(_)))
+            }
+        }
+    }
+}
+
 /// Every mistake that can be seen without reading much. An empty answer does not mean that all will be well:
 /// a shard may still turn out to be cut short, a table damaged.
 pub fn check(wanted: &Wanted) -> Vec<Problem> {

@@ -33,7 +33,7 @@ use std::path::{Path, PathBuf};
 
 use gpulane_model::Decode;
 
-pub use changes::changes;
+pub use changes::{changes, changes_at_hand};
 pub use freeze::freeze;
 pub use input::check;
 pub use list::{Cursor, ItemList, Opened, open};

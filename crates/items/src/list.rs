@@ -201,15 +201,18 @@ impl ItemList {
 
     /// Reads from the first item on.
     pub fn cursor(&self) -> Cursor {
-        Cursor { list: self.clone(), next: 0, block: Vec::new(), held: None, at: 0 }
+        self.cursor_at(0)
+    }
+
+    /// Reads from the item with this number on.
+    pub(crate) fn cursor_at(&self, number: u64) -> Cursor {
+        Cursor { list: self.clone(), next: number, block: Vec::new(), held: None, at: 0 }
     }
 
     /// One item.
     pub fn get(&self, number: u64) -> io::Result<Item> {
         let mut found = Vec::new();
-        let mut cursor = self.cursor();
-        cursor.next = number;
-        cursor.next_in(&|_| true, 1, &mut found)?;
+        self.cursor_at(number).next_in(&|_| true, 1, &mut found)?;
         found.pop().ok_or_else(|| wrong(&self.inner.path, &format!("it has no item {number}")))
     }
 

@@ -21,6 +21,12 @@ pub enum Refused {
     /// Mistakes in the inputs, all of them.
     #[error("{}", in_lines(.0))]
     Problems(Vec<Problem>),
+    /// Whoever asked has heard enough.
+    #[error("there are more than {items} items")]
+    Enough {
+        /// How many there were by then.
+        items: u64,
+    },
     /// The system refused to take the list.
     #[error("cannot {verb} {}: {source}", path.display())]
     Io {

@@ -30,6 +30,14 @@ pub enum RunDirError {
         /// The directory.
         path: PathBuf,
     },
+    /// It may not be looked into.
+    #[error("{}", closed(path, *owner))]
+    NotReadable {
+        /// The directory.
+        path: PathBuf,
+        /// Whose it is, if that is somebody else.
+        owner: Option<u32>,
+    },
     /// The frozen plan cannot be used.
     #[error("{} cannot be used: {reason}", path.display())]
     BadPlan {
@@ -142,6 +150,12 @@ impl RunDirError {
             Self::NoSuchRun { candidates, .. } => Some(format!("there are: {}", list(candidates))),
             Self::Ambiguous { .. } => Some("give more of the name".to_owned()),
             Self::Io { source, .. } => io_hint(source),
+            Self::NotReadable { owner: Some(_), .. } => {
+                Some("ask whoever it belongs to, or look at it as that user".to_owned())
+            }
+            Self::NotReadable { owner: None, path } => {
+                Some(format!("give yourself the right: `chmod u+rwx {}`", path.display()))
+            }
             Self::NotARun { .. } => None,
         }
     }
@@ -181,6 +195,15 @@ pub(crate) fn io_hint(error: &io::Error) -> Option<String> {
         _ => return None,
     };
     Some(hint.to_owned())
+}
+
+fn closed(path: &Path, owner: Option<u32>) -> String {
+    match owner {
+        Some(owner) => {
+            format!("{} belongs to another user (uid {owner}) and cannot be read", path.display())
+        }
+        None => format!("{} cannot be read: its permissions do not allow it", path.display()),
+    }
 }
 
 fn in_brackets(pid: Option<u32>) -> String {

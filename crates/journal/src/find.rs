@@ -1,6 +1,7 @@
 //! Which run a person means by a few letters.
 
 use std::fs;
+use std::io;
 use std::path::Path;
 use std::time::SystemTime;
 
@@ -9,7 +10,12 @@ use crate::{RunDir, RunDirError};
 
 pub(crate) fn find(text: &str, runs: &Path) -> Result<RunDir, RunDirError> {
     let as_path = Path::new(text);
-    if !text.is_empty() && as_path.join(PLAN).exists() {
+    // A directory that may not be looked into could well hold one; opening it says whose it is.
+    let is_there = || match fs::metadata(as_path.join(PLAN)) {
+        Ok(_) => true,
+        Err(error) => error.kind() == io::ErrorKind::PermissionDenied,
+    };
+    if !text.is_empty() && is_there() {
         return RunDir::open(as_path);
     }
     let names = names(runs);

@@ -2,7 +2,7 @@
 
 use std::fs::{self, DirBuilder, File};
 use std::io::{self, Write};
-use std::os::unix::fs::DirBuilderExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -43,6 +43,11 @@ impl RunDir {
             Ok(_) => Ok(Self { root: resolved(path).into() }),
             Err(error) if error.kind() == io::ErrorKind::NotFound && path.is_dir() => {
                 Err(RunDirError::NotARun { path })
+            }
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => {
+                let owner = fs::metadata(&path).ok().map(|found| found.uid());
+                let owner = owner.filter(|owner| *owner != rustix::process::geteuid().as_raw());
+                Err(RunDirError::NotReadable { path, owner })
             }
             Err(error) => Err(RunDirError::io("open", &path)(error)),
         }

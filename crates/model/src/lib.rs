@@ -29,7 +29,7 @@ pub use failure::{FailReason, Failure};
 pub use ids::{Attempt, GpuIndex, JobId, LaneId, StageId};
 pub use known::Known;
 pub use machine::{Gpu, GpuKind, MOST_PER_GPU, Machine};
-pub use map::{FeederWord, Format, MAP_COMPLETE, MapLive, MapStage, NanPolicy, Tolerance};
+pub use map::{FeederWord, Format, MAP_COMPLETE, MapLive, MapStage, NanPolicy, START_SCRIPT, Tolerance};
 pub use map_state::MapState;
 pub use names::{ENGINE, FEEDER, GUARDIAN};
 pub use plan::{Job, PLAN_FORMAT, Plan, RunSettings, Stage};

@@ -4,11 +4,16 @@ use std::fmt;
 use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
+use serde_json::{Map, Value};
 
 use crate::{Bytes, Decode};
 
 /// Why a worker was skipped that its map did not need: it counts as succeeded.
 pub const MAP_COMPLETE: &str = "the map is complete";
+
+/// What starts a map's workers and loaders, below the run directory: not `-m`, so that nothing in the working directory stands in front
+/// of Python's own modules.
+pub const START_SCRIPT: &str = ".python/gpulane/_start.py";
 
 /// A stage's `map` table, or the command line of `gpulane map`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
@@ -36,6 +41,9 @@ pub struct MapStage {
     pub ring: Option<Bytes>,
     /// The Python that runs the model; absent: `python3`, or the one of an active environment.
     pub python: Option<String>,
+    /// What the model is made with: keyword arguments of its class or function.
+    #[serde(skip_serializing_if = "Map::is_empty")]
+    pub args: Map<String, Value>,
     /// The map is all there is in this run: its parts stand in the run directory itself.
     pub lone: bool,
 }
@@ -169,6 +177,8 @@ pub enum FeederWord {
     Stopped {
         /// Why and what to do, for a person.
         because: String,
+        /// Before any item was given to a worker.
+        refused: bool,
     },
     /// Something a person should know.
     Note {
@@ -213,6 +223,10 @@ pub struct MapLive {
     pub on_gpu: Option<f64>,
     /// The memory of the ring.
     pub ring: u64,
+    /// Bytes that workers copied from the ring to their GPUs.
+    pub to_device: u64,
+    /// Bytes that they copied within the host's memory.
+    pub on_host: u64,
 }
 
 #[cfg(test)]

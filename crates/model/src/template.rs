@@ -53,6 +53,30 @@ fn leading_placeholder(text: &str) -> Option<&str> {
     (starts && chars.all(|c| c.is_ascii_alphanumeric() || matches!(c, '_' | '-' | '.'))).then_some(name)
 }
 
+/// Placeholders an input of a map may have.
+pub const IN_INPUTS: [&str; 2] = ["run", "name"];
+
+/// Names in braces in an input of a map, with the offset of each opening brace. Other braces there are alternatives and ranges.
+pub fn names_in_input(input: &str) -> impl Iterator<Item = (&str, usize)> {
+    let name = |at: usize| leading_placeholder(&input[at..]).filter(|name| !name.contains(".."));
+    input.match_indices('{').filter_map(move |(at, _)| Some((name(at)?, at)))
+}
+
+/// An input of a map with the placeholders that `value` knows replaced, and all else as it is.
+pub fn render_input(input: &str, mut value: impl FnMut(&str) -> Option<String>) -> String {
+    let mut text = String::with_capacity(input.len() + 64);
+    let mut from = 0;
+    for (name, at) in names_in_input(input) {
+        if let Some(part) = value(name) {
+            text.push_str(&input[from..at]);
+            text.push_str(&part);
+            from = at + name.len() + 2;
+        }
+    }
+    text.push_str(&input[from..]);
+    text
+}
+
 /// The template with every placeholder replaced by what `value` gives. One it does not know stays as written:
 /// the plan was checked, so that happens only to a plan edited by hand.
 pub fn render(template: &str, mut value: impl FnMut(&str) -> Option<String>) -> String {
@@ -75,6 +99,22 @@ mod tests {
 
     fn fill(template: &str) -> String {
         render(template, |name| (name == "lr").then(|| "0.1".to_owned()))
+    }
+
+    #[test]
+    fn an_input_keeps_its_alternatives_and_ranges() {
+        let fill = |input: &str| render_input(input, |name| (name == "run").then(|| "/r".to_owned()));
+        for (input, expected) in [
+            ("{run}/jobs/*/out/*.{jpg,png}", "/r/jobs/*/out/*.{jpg,png}"),
+            ("s-{000..123}.tar", "s-{000..123}.tar"),
+            ("s-{a..c}.tar", "s-{a..c}.tar"),
+            ("{{run}/a,b}", "{/r/a,b}"),
+            ("@{run}/list-{name}.txt", "@/r/list-{name}.txt"),
+            ("{", "{"),
+            ("{run}{run}", "/r/r"),
+        ] {
+            assert_eq!(fill(input), expected, "{input}");
+        }
     }
 
     #[test]

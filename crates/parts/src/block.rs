@@ -1,7 +1,10 @@
 //! What one `results` frame holds: columns of rows, checked in every length before anything believes them.
 
+use std::collections::BTreeMap;
+
 use bytes::Bytes;
 use serde_json::Value;
+use serde_json::value::RawValue;
 
 /// Far above the rows of any batch; keeps a column of empty values from taking all memory.
 const MOST_ROWS: u64 = 1 << 20;
@@ -15,6 +18,8 @@ pub struct Block {
     pub columns: Vec<Column>,
     /// How many items these are the results of.
     pub rows: usize,
+    /// Rows whose results cannot be read, with the reason; the others can.
+    pub refused: Vec<(usize, String)>,
 }
 
 /// One named thing the model said of each item.
@@ -105,8 +110,9 @@ impl Block {
         let heads = head["columns"].as_array().ok_or("`columns` is missing, or no list")?;
         let mut body = Bytes::from(body);
         let mut columns: Vec<Column> = Vec::with_capacity(heads.len().min(1024));
+        let mut refused = BTreeMap::new();
         for head in heads {
-            let column = Column::parse(head, rows, &mut body)?;
+            let column = Column::parse(head, rows, &mut body, &mut refused)?;
             if columns.iter().any(|other| other.name == column.name) {
                 return Err(format!("column `{}` comes twice", column.name));
             }
@@ -115,13 +121,13 @@ impl Block {
         if !body.is_empty() {
             return Err(format!("the body is {} bytes longer than its columns", body.len()));
         }
-        Ok(Self { columns, rows })
+        Ok(Self { columns, rows, refused: refused.into_iter().collect() })
     }
 }
 
 impl Column {
     /// Takes this column's bytes off the front of the body.
-    fn parse(head: &Value, rows: usize, body: &mut Bytes) -> Result<Self, String> {
+    fn parse(head: &Value, rows: usize, body: &mut Bytes, refused: &mut Refused) -> Result<Self, String> {
         let name = head["name"].as_str().ok_or("a column has no `name`")?.to_owned();
         let bytes = head["bytes"].as_u64().and_then(|bytes| usize::try_from(bytes).ok());
         let bytes = bytes.filter(|bytes| *bytes <= body.len()).ok_or_else(|| {
@@ -130,7 +136,7 @@ impl Column {
         let data = body.split_to(bytes);
         let kind = head["type"].as_str().unwrap_or_default();
         let data = if kind == "json" {
-            parse_json(&name, rows, &data)?
+            parse_json(&name, rows, &data, refused)?
         } else {
             let element = Element::parse(kind)
                 .ok_or_else(|| format!("column `{name}` has the unknown type {}", head["type"]))?;
@@ -140,13 +146,33 @@ impl Column {
     }
 }
 
-fn parse_json(name: &str, rows: usize, data: &[u8]) -> Result<Data, String> {
-    let values: Vec<Value> =
-        serde_json::from_slice(data).map_err(|error| format!("column `{name}` is no JSON list: {error}"))?;
+/// Rows that cannot be read, with the reason.
+type Refused = BTreeMap<usize, String>;
+
+fn parse_json(name: &str, rows: usize, data: &[u8], refused: &mut Refused) -> Result<Data, String> {
+    let values: Vec<Value> = match serde_json::from_slice(data) {
+        Ok(values) => values,
+        Err(error) => one_by_one(name, data, refused)
+            .ok_or_else(|| format!("column `{name}` is no JSON list: {error}"))?,
+    };
     if values.len() != rows {
         return Err(format!("column `{name}` has {} values for {rows} rows", values.len()));
     }
     Ok(Data::Json(values))
+}
+
+/// The values of a list of which not all can be read: one that is nested beyond what the reader follows costs its own row only.
+fn one_by_one(name: &str, data: &[u8], refused: &mut Refused) -> Option<Vec<Value>> {
+    let values: Vec<&RawValue> = serde_json::from_slice(data).ok()?;
+    let read = |(row, value): (usize, &&RawValue)| {
+        serde_json::from_str(value.get()).unwrap_or_else(|error| {
+            let reason =
+                format!("result column `{name}` cannot be written: {error}; return it less deeply nested");
+            refused.entry(row).or_insert(reason);
+            Value::Null
+        })
+    };
+    Some(values.iter().enumerate().map(read).collect())
 }
 
 fn parse_fixed(
@@ -231,6 +257,17 @@ mod tests {
             let error = of(json!([column.clone()]));
             assert!(error.contains(word), "{column}: {error}");
         }
+    }
+
+    #[test]
+    fn a_value_nested_too_deeply_costs_its_own_row() {
+        let deep = "[".repeat(300) + &"]".repeat(300);
+        let body = format!("[1,{deep},\"x\"]");
+        let columns = json!([{"name": "a", "type": "json", "bytes": body.len()}]);
+        let block = Block::parse(&json!({"count": 3, "columns": columns}), body.into_bytes()).unwrap();
+        assert_eq!(block.columns[0].data, Data::Json(vec![json!(1), Value::Null, json!("x")]));
+        let [(row, reason)] = block.refused.as_slice() else { panic!("{:?}", block.refused) };
+        assert!(*row == 1 && reason.contains("column `a`") && reason.contains("nested"), "{reason}");
     }
 
     #[test]

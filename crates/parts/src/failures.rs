@@ -56,7 +56,7 @@ pub fn read_commits(dir: &Path, from: u64) -> Result<Vec<Recorded>, PartsError> 
                     *range = 0..0;
                 }
             }
-            Line::Header { .. } | Line::Lost { .. } => {}
+            Line::Header { .. } | Line::Lost { .. } | Line::Renewed { .. } => {}
         }
     }
     for (recorded, range) in &mut recorded {

@@ -10,7 +10,8 @@ use crate::cell::Cell;
 
 /// Appends the rows that are kept, a line each.
 pub(crate) fn write_rows(out: &mut Vec<u8>, names: &[&str], block: &Block, not_finite: &mut u64) {
-    for (row, name) in names.iter().enumerate() {
+    let is_refused = |row: usize| block.refused.iter().any(|(refused, _)| *refused == row);
+    for (row, name) in names.iter().enumerate().filter(|(row, _)| !is_refused(*row)) {
         out.extend_from_slice(b"{\"item\":");
         write_text(out, name);
         for column in &block.columns {

@@ -47,6 +47,8 @@ pub(crate) enum Line {
     Forgotten { forgotten: String, failed_bytes: u64 },
     /// A part that is gone, by its commit: its items are to be done again.
     Lost { lost: u64 },
+    /// A part, by its commit, that was written anew with so many columns: nothing else about it has changed.
+    Renewed { renewed: u64, columns: u64, bytes: u64 },
 }
 
 /// What all lines together say.
@@ -75,6 +77,10 @@ pub(crate) struct Replay {
 pub(crate) struct Part {
     pub(crate) name: String,
     pub(crate) bytes: u64,
+    /// How many of the map's columns it has: the first so many.
+    pub(crate) columns: u64,
+    /// It was written anew, and may still wait for its name.
+    pub(crate) renewed: bool,
     /// First and last of each range of its items.
     items: Vec<(u64, u64)>,
 }
@@ -170,6 +176,10 @@ impl Replay {
                 numbers(&part.items).for_each(|number| _ = self.done.remove(number));
                 self.lost.push(part.name);
             }
+            Line::Renewed { renewed, columns, bytes } => {
+                let part = self.parts.get_mut(renewed).ok_or("it renews a part that is not there")?;
+                (part.columns, part.bytes, part.renewed) = (*columns, *bytes, true);
+            }
         }
         Ok(())
     }
@@ -199,7 +209,9 @@ impl Replay {
             self.schema.push((name.clone(), kind));
         }
         if let Some(name) = part {
-            self.parts.insert(*commit, Part { name: name.clone(), bytes: *bytes, items });
+            let columns = self.schema.len() as u64;
+            let part = Part { name: name.clone(), bytes: *bytes, columns, renewed: false, items };
+            self.parts.insert(*commit, part);
         }
         self.failed_bytes = *failed_bytes;
         Ok(())

@@ -3,7 +3,8 @@
 //!
 //! A commit goes in steps: the part under a hidden name and the failures are made durable, then one
 //! checksummed line in the ledger is (the commit point), then the part gets its name. [`Writer::open`] undoes
-//! or finishes whatever was under way. Who works on what, and when to commit, is decided elsewhere.
+//! or finishes whatever was under way. Columns that were empty at first are added to the parts that lack them in the
+//! same way, by [`Writer::make_alike`]. Who works on what, and when to commit, is decided elsewhere.
 
 mod bits;
 mod block;
@@ -16,6 +17,7 @@ mod kind;
 mod ledger;
 mod parquet;
 mod pending;
+mod renewal;
 mod repair;
 mod writer;
 
@@ -23,6 +25,8 @@ mod writer;
 mod crash_tests;
 #[cfg(test)]
 mod damage_tests;
+#[cfg(test)]
+mod renewal_tests;
 #[cfg(test)]
 mod sample;
 #[cfg(test)]

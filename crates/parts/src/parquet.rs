@@ -1,15 +1,21 @@
 //! Results as Parquet: the part file's shape and settings.
 
+use std::fs::File;
 use std::io::{self, Write};
 use std::sync::Arc;
 
 use arrow_array::{ArrayRef, RecordBatch, RecordBatchOptions};
-use arrow_schema::{ArrowError, DataType, Field, Schema};
+use arrow_schema::{ArrowError, DataType, Field, Schema, SchemaRef};
 use parquet::arrow::ArrowWriter;
+use parquet::arrow::arrow_reader::ParquetRecordBatchReaderBuilder;
 use parquet::basic::Compression;
 use parquet::errors::ParquetError;
 use parquet::file::properties::WriterProperties;
 use parquet::schema::types::ColumnPath;
+
+use crate::builder::Builder;
+use crate::kind::Kind;
+use crate::pending::Named;
 
 /// Columns of equal length as one table.
 pub(crate) fn table(columns: Vec<(Field, ArrayRef)>) -> Result<RecordBatch, ArrowError> {
@@ -19,25 +25,72 @@ pub(crate) fn table(columns: Vec<(Field, ArrayRef)>) -> Result<RecordBatch, Arro
 
 /// Writes a whole part.
 pub(crate) fn write(out: &mut (impl Write + Send), batch: &RecordBatch) -> io::Result<()> {
-    encode(out, batch).map_err(|error| match error {
+    encode(out, &batch.schema(), std::iter::once(Ok(batch.clone()))).map_err(plain)
+}
+
+/// Writes a part anew with these columns. It has the first of them; the others are empty in it.
+pub(crate) fn widen(out: &mut (impl Write + Send), part: File, columns: &[Named]) -> io::Result<()> {
+    let schema = Arc::new(Schema::new(fields(columns).map_err(io::Error::other)?));
+    let reader =
+        ParquetRecordBatchReaderBuilder::try_new(part).and_then(|part| part.with_batch_size(ROWS).build());
+    let batches = reader.map_err(plain)?.map(|batch| {
+        let batch = batch?;
+        // Columns by their place: those of a part are the first ones of the map. Types alone would not tell them apart.
+        let names = batch.schema_ref().fields().iter().map(|field| field.name());
+        if !names.eq(schema.fields().iter().take(batch.num_columns()).map(|field| field.name())) {
+            let what = "its columns are not those that were committed".to_owned();
+            return Err(ParquetError::General(what));
+        }
+        let missing = empty_after(columns, &batch)?;
+        let arrays = batch.columns().iter().cloned().chain(missing).collect();
+        Ok(RecordBatch::try_new(Arc::clone(&schema), arrays)?)
+    });
+    encode(out, &schema, batches).map_err(plain)
+}
+
+/// Rows that are copied at once.
+const ROWS: usize = 1 << 14;
+
+/// `item` and these columns.
+fn fields(columns: &[Named]) -> Result<Vec<Field>, ArrowError> {
+    let item = Builder::new(Kind::Text, 0).finish("item")?.0.with_nullable(false);
+    let others = columns.iter().map(|(name, kind)| Ok(Builder::new(kind.clone(), 0).finish(name)?.0));
+    std::iter::once(Ok(item)).chain(others).collect()
+}
+
+/// Empty values for the columns a batch does not have.
+fn empty_after(columns: &[Named], batch: &RecordBatch) -> Result<Vec<ArrayRef>, ArrowError> {
+    let missing = columns.get(batch.num_columns().saturating_sub(1)..).unwrap_or_default();
+    let empty = |(name, kind): &Named| Builder::new(kind.clone(), batch.num_rows()).finish(name);
+    missing.iter().map(|column| Ok(empty(column)?.1)).collect()
+}
+
+fn plain(error: ParquetError) -> io::Error {
+    match error {
         // The system's own answer, so that a full disk is still known as one.
         ParquetError::External(inner) => inner.downcast().map_or_else(io::Error::other, |inner| *inner),
         other => io::Error::other(other),
-    })
+    }
 }
 
-fn encode(out: &mut (impl Write + Send), batch: &RecordBatch) -> Result<(), ParquetError> {
+fn encode(
+    out: &mut (impl Write + Send),
+    schema: &SchemaRef,
+    batches: impl Iterator<Item = Result<RecordBatch, ParquetError>>,
+) -> Result<(), ParquetError> {
     // Snappy: read everywhere, and hardly any of the time that belongs to decoding images.
     let mut properties = WriterProperties::builder()
         .set_compression(Compression::SNAPPY)
         .set_created_by(concat!("gpulane ", env!("CARGO_PKG_VERSION")).to_owned());
-    for field in batch.schema().fields() {
+    for field in schema.fields() {
         if let Some(path) = never_repeats(field) {
             properties = properties.set_column_dictionary_enabled(path, false);
         }
     }
-    let mut writer = ArrowWriter::try_new(out, batch.schema(), Some(properties.build()))?;
-    writer.write(batch)?;
+    let mut writer = ArrowWriter::try_new(out, Arc::clone(schema), Some(properties.build()))?;
+    for batch in batches {
+        writer.write(&batch?)?;
+    }
     writer.close()?;
     Ok(())
 }

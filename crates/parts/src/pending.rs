@@ -79,8 +79,16 @@ impl Rows {
             Self::Columns(columns) => columns.add(names, block),
             Self::Lines { text, not_finite } => {
                 jsonl::write_rows(text, names, block, not_finite);
-                Vec::new()
+                block.refused.clone()
             }
+        }
+    }
+
+    /// The columns that parts have, in their order; none where lines have no schema.
+    pub(crate) fn committed(&self) -> Vec<Named> {
+        match self {
+            Self::Columns(columns) => columns.committed(),
+            Self::Lines { .. } => Vec::new(),
         }
     }
 
@@ -105,6 +113,12 @@ impl Rows {
 }
 
 impl Columns {
+    /// What parts have, in their order.
+    fn committed(&self) -> Vec<Named> {
+        let committed = |known: &Known| Some((known.name.clone(), known.committed.clone()?));
+        self.known.iter().filter_map(committed).collect()
+    }
+
     /// No rows yet; the columns that earlier parts have.
     pub(crate) fn new(known: Vec<Named>) -> Self {
         let known =
@@ -118,6 +132,9 @@ impl Columns {
             Err(why) => return (0..block.rows).map(|row| (row, why.clone())).collect(),
         };
         let mut refused: Vec<Option<String>> = vec![None; block.rows];
+        for (row, why) in &block.refused {
+            refused[*row] = Some(why.clone());
+        }
         for (column, place) in block.columns.iter().zip(&places) {
             if let Some(kind) = self.kind_for(column, *place) {
                 self.examine(column, *place, &kind, &mut refused);
@@ -234,6 +251,8 @@ impl Columns {
         let mut new = Vec::new();
         let mut columns =
             vec![items.finish("item").map(|(field, array)| (field.with_nullable(false), array))?];
+        // New ones after those that earlier parts have, in every part: what a part lacks of later ones is their end.
+        self.known.sort_by_key(|known| known.committed.is_none());
         for known in &mut self.known {
             let builder = match (known.builder.take(), &known.committed) {
                 (Some(builder), _) => builder,

@@ -10,11 +10,16 @@ use gpulane_model::Format;
 use crate::bits::write_ranges;
 use crate::error::PartsError;
 use crate::failures;
-use crate::ledger::{self, Growing, Line, Replay};
+use crate::ledger::{self, Growing, Line, Part, Replay};
 
 /// A part under its hidden name, before its commit.
 pub(crate) fn hidden(dir: &Path, part: &str) -> PathBuf {
     dir.join(format!(".{part}.tmp"))
+}
+
+/// A part that is written anew with so many columns, under its hidden name. No two renewals of a part have the same.
+pub(crate) fn hidden_renewal(dir: &Path, part: &str, columns: u64) -> PathBuf {
+    dir.join(format!(".{part}.{columns}.tmp"))
 }
 
 /// Makes the names in a directory durable.
@@ -63,8 +68,13 @@ pub(crate) fn open(
     if forgive {
         replay = give_up(dir, &mut growing, replay)?;
     }
-    for part in replay.parts.values().filter(|part| !dir.join(&part.name).exists()) {
-        give_name(dir, &part.name)?;
+    for part in replay.parts.values() {
+        if let Some(renewal) = waiting_renewal(dir, part)? {
+            let path = dir.join(&part.name);
+            fs::rename(&renewal, &path).map_err(PartsError::io("rename", &renewal))?;
+        } else if !dir.join(&part.name).exists() {
+            give_name(dir, &part.name)?;
+        }
     }
     sweep(dir)?;
     sync_dir(dir)?;
@@ -72,11 +82,23 @@ pub(crate) fn open(
     Ok((replay, growing, failures))
 }
 
+/// Where the part is that the ledger speaks of, if it was written anew and does not have its name yet.
+fn waiting_renewal(dir: &Path, part: &Part) -> Result<Option<PathBuf>, PartsError> {
+    if !part.renewed {
+        return Ok(None);
+    }
+    let path = hidden_renewal(dir, &part.name, part.columns);
+    Ok((length(&path)? == Some(part.bytes)).then_some(path))
+}
+
 /// The parts that are neither under their name nor still under their hidden one, whole; and what is wrong
 /// with each.
 fn missing_parts(dir: &Path, replay: &Replay) -> Result<Vec<(u64, PartsError)>, PartsError> {
     let mut missing = Vec::new();
     for (commit, part) in &replay.parts {
+        if waiting_renewal(dir, part)?.is_some() {
+            continue;
+        }
         let path = dir.join(&part.name);
         let found = match length(&path)? {
             None => length(&hidden(dir, &part.name))?,
@@ -138,7 +160,11 @@ fn put_aside_strays(dir: &Path, replay: &Replay) -> Result<(), PartsError> {
 fn sweep(dir: &Path) -> Result<(), PartsError> {
     for name in names(dir)? {
         let inner = name.strip_prefix('.').and_then(|name| name.strip_suffix(".tmp"));
-        if inner.is_some_and(is_part) {
+        let renewed = |name: &str| {
+            name.rsplit_once('.')
+                .is_some_and(|(part, columns)| is_part(part) && columns.parse::<u64>().is_ok())
+        };
+        if inner.is_some_and(|inner| is_part(inner) || renewed(inner)) {
             let path = dir.join(name);
             fs::remove_file(&path).map_err(PartsError::io("remove", &path))?;
         }

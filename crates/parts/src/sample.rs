@@ -32,7 +32,7 @@ pub(crate) fn block(columns: Vec<Column>) -> Block {
             bytes.len() / element.width() / shape.iter().product::<u32>() as usize
         }
     };
-    Block { columns, rows }
+    Block { columns, rows, refused: Vec::new() }
 }
 
 /// A column `result` with these values.

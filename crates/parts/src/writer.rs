@@ -11,8 +11,9 @@ use serde_json::json;
 use crate::bits::{Bits, write_ranges};
 use crate::block::Block;
 use crate::error::PartsError;
-use crate::ledger::{Growing, Line};
+use crate::ledger::{Growing, Line, Part};
 use crate::pending::{Columns, Filling, Named, Rows};
+use crate::renewal::Held;
 use crate::{parquet, repair};
 
 /// What of an existing directory is settled.
@@ -56,14 +57,16 @@ pub struct Commit {
 
 /// Writes the results of one map into one directory. The caller sees to it that there is only one at a time.
 pub struct Writer {
-    dir: PathBuf,
+    pub(crate) dir: PathBuf,
     format: Format,
     /// Where a commit becomes one.
-    ledger: Growing,
+    pub(crate) ledger: Growing,
     /// `failed.jsonl`.
     failures: Growing,
     /// Results that wait.
-    rows: Rows,
+    pub(crate) rows: Rows,
+    /// Parts that are committed.
+    pub(crate) held: Vec<Held>,
     /// Their items.
     items: Vec<u64>,
     /// Failures that wait, as lines.
@@ -91,6 +94,8 @@ struct Sealed {
     failed: String,
     failed_text: Vec<u8>,
     new_columns: Vec<Named>,
+    /// How many the map has with them.
+    columns: u64,
     /// Its line is in the ledger: only the part's name is missing.
     recorded: bool,
 }
@@ -103,6 +108,9 @@ pub(crate) enum Step {
     FailuresWritten,
     LineWritten,
     PartNamed,
+    RenewalWritten,
+    RenewalRecorded,
+    RenewalNamed,
 }
 
 impl Writer {
@@ -113,6 +121,8 @@ impl Writer {
         let (replay, ledger, failures) = repair::open(dir, format, forgive_missing)?;
         let mut taken = replay.done.clone();
         replay.failed.iter().for_each(|number| _ = taken.insert(number));
+        let held = |(commit, part): (&u64, &Part)| Held::new(*commit, &part.name, part.columns);
+        let held = replay.parts.iter().map(held).collect();
         let rows = match format {
             Format::Parquet => Rows::Columns(Columns::new(replay.schema)),
             Format::Jsonl => Rows::Lines { text: Vec::new(), not_finite: 0 },
@@ -123,6 +133,7 @@ impl Writer {
             ledger,
             failures,
             rows,
+            held,
             items: Vec::new(),
             failed_text: Vec::new(),
             failed: Vec::new(),
@@ -244,6 +255,7 @@ impl Writer {
             failed: write_ranges(failed),
             failed_text: std::mem::take(&mut self.failed_text),
             new_columns,
+            columns: self.rows.committed().len() as u64,
             recorded: false,
         }))
     }
@@ -271,6 +283,7 @@ impl Writer {
         if let Some(part) = part {
             repair::give_name(&self.dir, &part)?;
             repair::sync_dir(&self.dir)?;
+            self.held.push(Held::new(sealed.commit.commit, &part, sealed.columns));
         }
         self.pass(Step::PartNamed)
     }
@@ -294,12 +307,12 @@ impl Writer {
 
     #[cfg(not(test))]
     #[allow(clippy::unused_self, clippy::unnecessary_wraps)] // the test's twin needs both
-    fn pass(&mut self, _: Step) -> Result<(), PartsError> {
+    pub(crate) fn pass(&mut self, _: Step) -> Result<(), PartsError> {
         Ok(())
     }
 
     #[cfg(test)]
-    fn pass(&mut self, step: Step) -> Result<(), PartsError> {
+    pub(crate) fn pass(&mut self, step: Step) -> Result<(), PartsError> {
         let Some(hook) = &mut self.hook else { return Ok(()) };
         hook(step).map_err(PartsError::io("take the next step in", &self.dir))
     }
@@ -307,12 +320,20 @@ impl Writer {
 
 /// Writes a part and makes it durable; its length.
 fn write_part(path: &Path, filling: &Filling) -> Result<u64, PartsError> {
+    write_file(path, |out| match filling {
+        Filling::Lines(text) => out.write_all(text),
+        Filling::Batch(batch) => parquet::write(out, batch),
+    })
+}
+
+/// Writes a file and makes it durable; its length.
+pub(crate) fn write_file(
+    path: &Path,
+    write: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>,
+) -> Result<u64, PartsError> {
     let file = File::create(path).map_err(PartsError::io("create", path))?;
     let mut out = BufWriter::with_capacity(1 << 20, file);
-    let written = match filling {
-        Filling::Lines(text) => out.write_all(text),
-        Filling::Batch(batch) => parquet::write(&mut out, batch),
-    };
+    let written = write(&mut out);
     let written = written.and_then(|()| out.flush()).and_then(|()| out.get_ref().sync_all());
     written.map_err(|error| {
         // A full disk needs the space; what is left of it is removed at the next opening anyway.

@@ -34,7 +34,7 @@ fn noise(rows: u64) -> Block {
     let text = |row: u64| (row * 100..row * 100 + 100).map(word).collect::<Vec<_>>().concat();
     let texts: Vec<Value> = (0..rows).map(|row| json!(text(row))).collect();
     let column = Column { name: "result".to_owned(), data: Data::Json(texts) };
-    Block { columns: vec![column], rows: usize::try_from(rows).unwrap() }
+    Block { columns: vec![column], rows: usize::try_from(rows).unwrap(), refused: Vec::new() }
 }
 
 fn add(writer: &mut Writer, first: u64, block: &Block) {

@@ -37,7 +37,7 @@ pub(crate) const JOB: [&str; 2] = ["name", "config"];
 /// Keys of `[stage.matrix]` that are not part of the configs.
 pub(crate) const MATRIX: [&str; 3] = ["zip", "exclude", "include"];
 
-pub(crate) const MAP: [&str; 11] = [
+pub(crate) const MAP: [&str; 12] = [
     "model",
     "input",
     "decode",
@@ -49,6 +49,7 @@ pub(crate) const MAP: [&str; 11] = [
     "nan",
     "ring",
     "python",
+    "args",
 ];
 
 pub(crate) const HANG: [&str; 2] = ["after", "action"];

@@ -1,15 +1,19 @@
 //! `map = { … }`: one model over many items. The same reading serves the flags of `gpulane map`. What the stage of a map may not
 //! have is said here, too; whether model and inputs are there is found out by whoever may look at the disk.
 
-use gpulane_model::{Bytes, Format, MapStage, NanPolicy, Stage, Tolerance};
+use gpulane_model::{Bytes, Format, MapStage, NanPolicy, START_SCRIPT, Stage, Tolerance, template};
+use serde_json::{Map, Value};
 use toml::de::DeValue;
 
+use crate::command::Text;
 use crate::diagnostic::Span;
 use crate::document::RawStage;
 use crate::keys;
 use crate::later::python_object;
+use crate::nearest::did_you_mean;
 use crate::problems::Problems;
 use crate::reader::{Limit, Node, Placed, count, is_damage, text, texts, wrong_kind};
+use crate::sweep;
 use crate::words::one_of;
 
 /// How often in a row a worker may fail before its model is loaded, if the plan does not say.
@@ -54,7 +58,12 @@ pub(crate) fn read_key(
     }
     match key {
         "model" => map.model = python_object("model", value, problems)?,
-        "input" => map.input = inputs(value, problems)?,
+        "input" => {
+            map.input = inputs(value, problems)?;
+            if !map.lone {
+                check_placeholders(value, problems)?;
+            }
+        }
         "decode" => map.decode = Some(parsed("decode", value, problems)?),
         "batch" => map.batch = auto_or("batch", 1_000_000, value, problems)?.at(),
         "format" => {
@@ -69,6 +78,7 @@ pub(crate) fn read_key(
             map.nan = one_of("nan", &words, value, problems)?;
         }
         "ring" => map.ring = Some(ring(value, problems)?),
+        "args" => map.args = args(value, problems)?,
         "python" => map.python = Some(not_empty("python", value, problems)?),
         other => {
             keys::unknown(other, span, &keys::MAP, "`map`", problems);
@@ -85,6 +95,90 @@ fn inputs(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Vec<String>> {
         return None;
     }
     Some(list.into_iter().map(|item| item.value).collect())
+}
+
+/// In a plan an input may name what the run itself has made.
+fn check_placeholders(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<()> {
+    let items = match node.get_ref() {
+        DeValue::Array(items) => items.iter().collect(),
+        _ => vec![node],
+    };
+    let mut sound = Some(());
+    for item in items {
+        let Some(value) = item.get_ref().as_str() else { continue };
+        let text = Text::read(item, value, problems.text());
+        for (name, at) in template::names_in_input(value) {
+            if template::IN_INPUTS.contains(&name) {
+                continue;
+            }
+            sound = None;
+            let known = template::IN_INPUTS.map(|name| format!("{{{name}}}")).join(", ");
+            let near = problems.nearest.find(name, template::IN_INPUTS);
+            problems
+                .error(
+                    &text.part(at, name.len() + 2),
+                    format!("unknown placeholder `{{{name}}}` in `input`{}", did_you_mean(near)),
+                )
+                .label("no such placeholder")
+                .help(format!(
+                    "known here: {known}; write `[{{]{name}}}` for a file with a brace in its name"
+                ));
+        }
+    }
+    sound
+}
+
+/// Keyword arguments of the model.
+fn args(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Map<String, Value>> {
+    let DeValue::Table(table) = node.get_ref() else {
+        wrong_kind("args", "a table", node, problems).help("write for example `args = { threshold = 0.5 }`");
+        return None;
+    };
+    let read = table.iter().map(|(key, value)| {
+        let good = is_argument(key.get_ref(), &key.span(), problems);
+        let value = crate::value::json(value, problems)?;
+        good.then(|| (key.get_ref().clone().into_owned(), value))
+    });
+    read.collect::<Vec<_>>().into_iter().collect()
+}
+
+/// `--set KEY=VALUE`, which stands at `start` in the source; `None`: it is wrong, and that was said.
+pub(crate) fn read_argument(
+    map: &mut MapStage,
+    given: &str,
+    start: usize,
+    problems: &mut Problems<'_>,
+) -> Option<()> {
+    let Some((key, text)) = given.split_once('=') else {
+        problems
+            .error(&(start..start + given.len()), "`--set` needs a name and its value")
+            .label("no `=` in here")
+            .help("write for example `--set threshold=0.5`");
+        return None;
+    };
+    let span = start..start + key.len();
+    if !is_argument(key, &span, problems) {
+        return None;
+    }
+    let value = sweep::typed(text.trim()).unwrap_or_else(|| Value::String(text.to_owned()));
+    if map.args.insert(key.to_owned(), value).is_some() {
+        problems.error(&span, format!("`--set` gives `{key}` twice")).label("already given");
+        return None;
+    }
+    Some(())
+}
+
+/// Whether it can be a keyword argument of Python's. If not, it has been said.
+fn is_argument(key: &str, span: &Span, problems: &mut Problems<'_>) -> bool {
+    let mut letters = key.chars();
+    let sound = letters.next().is_some_and(|c| c.is_ascii_alphabetic() || c == '_')
+        && letters.all(|c| c.is_ascii_alphanumeric() || c == '_');
+    if !sound {
+        problems
+            .error(span, format!("`{}` cannot be an argument's name", keys::shown(key)))
+            .help("a name begins with a letter or `_`; letters, digits and `_` follow");
+    }
+    sound
 }
 
 fn not_empty(key: &str, node: &Node<'_>, problems: &mut Problems<'_>) -> Option<String> {
@@ -166,9 +260,8 @@ pub(crate) fn check_stage(stage: &RawStage, problems: &mut Problems<'_>) {
 pub(crate) fn settle(stage: &mut Stage, retries: Option<u32>) {
     let Some(map) = &stage.map else { return };
     let python = map.python.as_deref().unwrap_or("python3");
-    stage.command = ["-m", "gpulane.worker"].map(str::to_owned).to_vec();
-    stage.command.insert(0, verbatim(python));
-    stage.command.push(verbatim(&map.model));
+    stage.command =
+        vec![verbatim(python), format!("{{run}}/{START_SCRIPT}"), "worker".to_owned(), verbatim(&map.model)];
     stage.retries = retries.unwrap_or(RETRIES);
     (stage.timeout, stage.max_failures) = (None, None);
 }

@@ -6,7 +6,7 @@ use toml::Spanned;
 use toml::de::DeValue;
 
 use crate::adhoc::{Line, Override, read_override};
-use crate::diagnostic::Outcome;
+use crate::diagnostic::{Diagnostic, Outcome};
 use crate::document::{RawPlan, RawStage};
 use crate::map;
 use crate::parse;
@@ -25,6 +25,8 @@ pub struct MapLine {
     pub inputs: Vec<String>,
     /// Flags that stand for keys of `map`.
     pub map: Vec<Override>,
+    /// Each `--set`: `KEY=VALUE`.
+    pub set: Vec<String>,
     /// Flags that stand for keys of the stage.
     pub stage: Vec<Override>,
 }
@@ -41,6 +43,7 @@ pub fn map_line(input: &MapLine, settings: RunSettings) -> (Source, Outcome) {
         given.iter().map(|given| line.flag(&given.flag, &given.value)).collect()
     };
     let (of_map, of_stage) = (flags(&input.map), flags(&input.stage));
+    let set: Vec<usize> = input.set.iter().map(|given| line.flag("--set", given)).collect();
     let source = Source { name: "command line".to_owned(), text: line.text.clone() };
     let mut problems = Problems::new(&source.text);
     let mut stage = Settings::default();
@@ -49,13 +52,16 @@ pub fn map_line(input: &MapLine, settings: RunSettings) -> (Source, Outcome) {
     let mut map = MapStage { lone: true, ..MapStage::default() };
     let mut sound = read_text(&mut map, "model", &input.model, model, &mut problems);
     sound &= !input.inputs.iter().zip(&inputs).any(|(input, at)| {
-        let mut one = MapStage::default();
+        let mut one = MapStage { lone: true, ..MapStage::default() };
         let good = read_text(&mut one, "input", input, *at, &mut problems);
         map.input.append(&mut one.input);
         !good
     });
     for (flag, at) in input.map.iter().zip(&of_map) {
         sound &= read_flag(&mut map, flag, *at, &mut problems);
+    }
+    for (given, at) in input.set.iter().zip(&set) {
+        sound &= map::read_argument(&mut map, given, *at, &mut problems).is_some();
     }
     for (flag, at) in input.stage.iter().zip(&of_stage) {
         read_override(flag, *at, &mut stage, &mut problems);
@@ -67,6 +73,23 @@ pub fn map_line(input: &MapLine, settings: RunSettings) -> (Source, Outcome) {
     let plan = resolve(RawPlan { name: None, stages: vec![raw] }, name, settings, &mut problems);
     let outcome = crate::finish(plan, problems);
     (source, outcome)
+}
+
+/// A map with other settings, given by flags of `gpulane resume`. Without a map: what is wrong with them, in the line that is the source.
+pub fn change_map(map: &MapStage, flags: &[Override]) -> (Source, Result<MapStage, Vec<Diagnostic>>) {
+    let mut line = Line::starting("gpulane resume");
+    let places: Vec<usize> = flags.iter().map(|given| line.flag(&given.flag, &given.value)).collect();
+    let source = Source { name: "command line".to_owned(), text: line.text.clone() };
+    let mut problems = Problems::new(&source.text);
+    let mut changed = map.clone();
+    let read: Vec<bool> = flags
+        .iter()
+        .zip(&places)
+        .map(|(flag, at)| read_flag(&mut changed, flag, *at, &mut problems))
+        .collect();
+    let found = problems.finish();
+    let sound = read.into_iter().all(|good| good);
+    (source, if sound { Ok(changed) } else { Err(found) })
 }
 
 fn read_text(map: &mut MapStage, key: &str, text: &str, at: usize, problems: &mut Problems<'_>) -> bool {

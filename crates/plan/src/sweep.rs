@@ -142,7 +142,7 @@ fn bracketed_len(text: &str) -> Option<usize> {
 }
 
 /// The value as TOML has it; `None` for a plain string.
-fn typed(text: &str) -> Option<Value> {
+pub(crate) fn typed(text: &str) -> Option<Value> {
     if let Some(float) = short_float(text) {
         return Some(float);
     }

@@ -5,7 +5,7 @@
 mod support;
 
 use gpulane_model::{Bytes, Format, NanPolicy, Plan, Tolerance};
-use gpulane_plan::{MapLine, Override, map_line};
+use gpulane_plan::{MapLine, Override, change_map, map_line};
 use support::{line, names, plan, settings, summary};
 
 const MAP: &str = "[[stage]]\nname = \"embed\"\nmap = { model = \"e.py:E\", input = [\"*.jpg\"] }\n";
@@ -15,7 +15,7 @@ fn a_map_is_a_stage_of_workers() {
     let plan = plan(MAP);
     let stage = &plan.stages[0];
     assert_eq!(names(&plan), ["embed/worker-0"]);
-    assert_eq!(stage.command, ["python3", "-m", "gpulane.worker", "e.py:E"]);
+    assert_eq!(stage.command, ["python3", "{run}/.python/gpulane/_start.py", "worker", "e.py:E"]);
     assert_eq!((stage.retries, stage.timeout, stage.max_failures), (3, None, None));
     assert!(!stage.map.as_ref().unwrap().lone);
 }
@@ -66,12 +66,59 @@ fn what_a_map_cannot_have_is_said() {
         (MAP.replace(" }", ", decode = \"mp4\" }"), "`decode`: "),
         (MAP.replace(" }", ", ring = \"0B\" }"), "`ring` must be more than 0"),
         (MAP.replace(" }", ", max_failures = \"few\" }"), "`max_failures`: `few` is no limit"),
+        (MAP.replace(" }", ", args = 3 }"), "`args` must be a table, not an integer"),
+        (MAP.replace(" }", ", args = { \"a b\" = 1 } }"), "`a b` cannot be an argument's name"),
+        (MAP.replace("*.jpg", "{rum}/*.jpg"), "unknown placeholder `{rum}` in `input`, did you mean `run`?"),
         (MAP.replace(" }", ", batches = 3 }"), "unknown key `batches` in `map`, did you mean `batch`?"),
     ];
     for (text, expected) in table {
         let found = summary(&text);
         assert!(found.iter().any(|line| line.contains(expected)), "{text}\n{expected}\n{found:#?}");
     }
+}
+
+#[test]
+fn arguments_keep_their_types_and_inputs_their_braces() {
+    let inputs = r#"["{run}/a-{name}.txt", "s-{a..c}.tar", "*.{jpg,png}"]"#;
+    let text = MAP
+        .replace("[\"*.jpg\"]", inputs)
+        .replace(" }\n", ", args = { size = 3, rate = 0.5, on = true, name = \"x\", list = [1, 2] } }\n");
+    let map = plan(&text).stages[0].map.clone().unwrap();
+    assert_eq!(map.input, ["{run}/a-{name}.txt", "s-{a..c}.tar", "*.{jpg,png}"]);
+    let args = serde_json::Value::Object(map.args).to_string();
+    assert_eq!(args, r#"{"size":3,"rate":0.5,"on":true,"name":"x","list":[1,2]}"#);
+}
+
+#[test]
+fn arguments_on_a_command_line_are_typed_as_in_a_plan() {
+    let set = ["size=3", "rate=1e-3", "on=true", "name=a=b", "text=\"3\"", "path=/x,y"];
+    let set = set.map(str::to_owned).to_vec();
+    let input = MapLine { model: "e.py:E".into(), inputs: vec!["{rum}".into()], set, ..MapLine::default() };
+    let (_, outcome) = map_line(&input, settings());
+    let map = outcome.plan.unwrap().stages[0].map.clone().unwrap();
+    let args = serde_json::Value::Object(map.args).to_string();
+    assert_eq!(args, r#"{"size":3,"rate":0.001,"on":true,"name":"a=b","text":"3","path":"/x,y"}"#);
+    assert_eq!(map.input, ["{rum}"], "a command line has no placeholders");
+    let twice = MapLine { set: vec!["a=1".into(), "a=2".into()], ..input };
+    assert!(map_line(&twice, settings()).1.plan.is_none());
+}
+
+#[test]
+fn settings_are_changed_or_said_to_be_wrong() {
+    let map = plan(MAP).stages[0].map.clone().unwrap();
+    let flags = [given("--batch", "batch", "32"), given("--ring", "ring", "2GiB")];
+    let changed = change_map(&map, &flags).1.unwrap();
+    assert_eq!((changed.batch, changed.ring, &changed.model), (Some(32), Some(Bytes(2 << 30)), &map.model));
+    let auto = change_map(&changed, &[given("--batch", "batch", "auto")]).1.unwrap();
+    assert_eq!(auto.batch, None);
+    let (source, found) = change_map(&map, &[given("--batch", "batch", "many")]);
+    assert_eq!(source.text, "gpulane resume --batch many");
+    let found = found.unwrap_err();
+    assert!(
+        found[0].message.contains("`--batch`") || found[0].message.contains("`batch`"),
+        "{}",
+        found[0].message
+    );
 }
 
 #[test]
@@ -90,7 +137,8 @@ fn given(flag: &str, key: &str, value: &str) -> Override {
 
 fn lone(model: &str, map: &[Override], stage: &[Override]) -> Result<Plan, Vec<String>> {
     let inputs = vec!["photos/*.jpg".to_owned(), "more".to_owned()];
-    let input = MapLine { model: model.into(), inputs, map: map.to_vec(), stage: stage.to_vec() };
+    let input =
+        MapLine { model: model.into(), inputs, map: map.to_vec(), stage: stage.to_vec(), set: vec![] };
     let (source, outcome) = map_line(&input, settings());
     let found = outcome.diagnostics.iter().map(|found| line(&source, found)).collect();
     outcome.plan.ok_or(found)

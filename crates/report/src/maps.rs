@@ -1,7 +1,7 @@
 //! Maps as they go: how far, how fast, what limits them. From `live.json` while a feeder writes it, otherwise from the journal.
 
 use gpulane_journal::RunDir;
-use gpulane_model::{MapLive, MapState, Millis, Plan, RunState, Stage};
+use gpulane_model::{Bytes, MapLive, MapState, Millis, Plan, RunState, Stage};
 
 use crate::frame::{clock, rate_text};
 use crate::palette::{Palette, Style};
@@ -83,6 +83,12 @@ impl Progress {
         }
         if let Some(share) = live.on_gpu.filter(|share| *share > 0.0) {
             parts.push((4, Style::Dim, format!("{:.0}% decoded on the GPU", share * 100.0)));
+        }
+        if live.to_device > 0 {
+            let (device, host) = (Bytes(live.to_device), Bytes(live.on_host));
+            parts.push((6, Style::Dim, format!("{device} copied to the GPU, {host} on the host")));
+        } else if live.on_host > 0 {
+            parts.push((6, Style::Dim, format!("{} copied on the host", Bytes(live.on_host))));
         }
         if live.batch > 0 {
             parts.push((5, Style::Dim, format!("batch {}", number(live.batch))));

@@ -1,10 +1,33 @@
 //! What placeholders stand for in a job's argv and environment. Used for real starts and for `--dry-run`, so that
 //! what is shown is what will run.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use gpulane_journal::RunDir;
-use gpulane_model::{Attempt, Config, JobId, LaneId, Plan, template};
+use gpulane_model::{Attempt, Config, JobId, LaneId, MapStage, Plan, Stage, template};
+
+/// The inputs of a map with `{run}` and `{name}`, its stage's, filled in. On a command line there are no placeholders.
+pub(crate) fn map_inputs(run: &Path, stage: &Stage, map: &MapStage) -> Vec<String> {
+    if map.lone {
+        return map.input.clone();
+    }
+    let fill = |input: &String| {
+        template::render_input(input, |name| match name {
+            // The run's path is a path, whatever characters it has; the file of a list is not looked for by a pattern.
+            "run" if !input.starts_with('@') => Some(as_pattern(&run.to_string_lossy())),
+            "run" => Some(run.to_string_lossy().into_owned()),
+            "name" => Some(stage.name.clone()),
+            _ => None,
+        })
+    };
+    map.input.iter().map(fill).collect()
+}
+
+/// A text as a pattern that matches nothing else.
+fn as_pattern(text: &str) -> String {
+    let plain = |c: char| if "*?[".contains(c) { format!("[{c}]") } else { c.to_string() };
+    text.chars().map(plain).collect()
+}
 
 /// One attempt at one job.
 #[derive(Clone, Copy, Debug)]

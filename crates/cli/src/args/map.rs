@@ -69,6 +69,9 @@ pub(crate) struct MapSettings {
     /// The Python that runs the model [default: that of the active environment, else python3]
     #[arg(long, value_name = "PYTHON")]
     pub(crate) python: Option<String>,
+    /// An argument of the model, by name: --set threshold=0.5; may be given several times
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
     /// GPU memory each worker takes: 6GiB, auto, exclusive
     #[arg(long, value_name = "SIZE")]
     pub(crate) memory: Option<String>,
@@ -118,6 +121,71 @@ impl MapSettings {
             ("--hang", "hang", &self.hang),
             ("--start-gate", "start_gate", &self.start_gate),
         ])
+    }
+}
+
+/// Settings of a map that may change when it is resumed, because results do not depend on them; and, hidden, those that may not.
+#[derive(Debug, Clone, Default, Args)]
+#[command(next_help_heading = "Settings of a map, from now on")]
+pub(crate) struct MapChanges {
+    /// Items per batch: N, auto
+    #[arg(long, value_name = "N")]
+    pub(crate) batch: Option<String>,
+    /// Threads that read and decode: N, auto
+    #[arg(long, value_name = "N")]
+    pub(crate) threads: Option<String>,
+    /// Workers in all: N, auto
+    #[arg(long, value_name = "N")]
+    pub(crate) workers: Option<String>,
+    /// Stop when more items than this fail: 100, 5%
+    #[arg(long, value_name = "N|P%")]
+    pub(crate) max_failures: Option<String>,
+    /// Memory for decoded items
+    #[arg(long, value_name = "SIZE")]
+    pub(crate) ring: Option<String>,
+    /// The Python that runs the model
+    #[arg(long, value_name = "PYTHON")]
+    pub(crate) python: Option<String>,
+    #[arg(long, hide = true)]
+    decode: Option<String>,
+    #[arg(long, hide = true)]
+    format: Option<String>,
+    #[arg(long, hide = true)]
+    nan: Option<String>,
+    #[arg(long, hide = true)]
+    set: Vec<String>,
+}
+
+impl MapChanges {
+    /// What was given.
+    pub(crate) fn given(&self) -> Vec<Given<'_>> {
+        given([
+            ("--batch", "batch", &self.batch),
+            ("--threads", "threads", &self.threads),
+            ("--workers", "workers", &self.workers),
+            ("--max-failures", "max_failures", &self.max_failures),
+            ("--ring", "ring", &self.ring),
+            ("--python", "python", &self.python),
+        ])
+    }
+
+    /// What was given and cannot change, each with the reason.
+    pub(crate) fn fixed(&self) -> Vec<(&'static str, &'static str)> {
+        let all = [
+            (
+                self.decode.is_some(),
+                "--decode",
+                "results that are there were made from items decoded otherwise",
+            ),
+            (self.format.is_some(), "--format", "parts that are there are written in the other"),
+            (self.nan.is_some(), "--nan", "items that are done were judged by it"),
+            (
+                !self.set.is_empty(),
+                "--set",
+                "results that are there were made with the model's arguments of before",
+            ),
+        ];
+        all.into_iter().filter(|(given, ..)| *given).map(|(_, flag, why)| (flag, why)).collect()
     }
 }
 

@@ -1,12 +1,14 @@
 //! `gpulane map`: one model over many items, with the results in a directory that is the run's own.
 
+use std::fmt::Write;
 use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use gpulane_items::{Refused, Wanted};
 use gpulane_journal::RunDir;
-use gpulane_model::{ExitCode, MapStage, Plan};
+use gpulane_model::{Bytes, ExitCode, MapStage, Plan};
 use gpulane_plan::{MapLine, Override};
 
 use super::check::{accept, cwd};
@@ -47,6 +49,7 @@ pub(crate) fn resolve(args: &Map) -> Result<Plan, ExitCode> {
         model: args.model.clone(),
         inputs: args.inputs.clone(),
         map: flags(args.settings.of_map()),
+        set: args.settings.set.clone(),
         stage: flags(args.settings.of_stage()),
     };
     let (source, outcome) = gpulane_plan::map_line(&line, settings);
@@ -103,13 +106,16 @@ fn spool(map: &mut MapStage, dir: &Path) -> io::Result<()> {
     Ok(())
 }
 
-/// Lists the items somewhere else and counts them.
+/// How long items are counted for `--dry-run`.
+const COUNTING: Duration = Duration::from_secs(5);
+
+/// Lists the items somewhere else, as far as that goes quickly, and says what would be done with them.
 fn dry_run(plan: &Plan, args: &Map) -> ExitCode {
     let Some((stage, map)) = plan.stages.iter().find_map(|stage| Some((stage, stage.map.as_ref()?))) else {
         return ExitCode::Internal;
     };
-    let items = match count(map, &PathBuf::from(&plan.run.cwd)) {
-        Ok(items) => items,
+    let counted = match count(map, &PathBuf::from(&plan.run.cwd)) {
+        Ok(counted) => counted,
         Err(problems) => {
             for problem in problems {
                 say::error(problem);
@@ -117,26 +123,97 @@ fn dry_run(plan: &Plan, args: &Map) -> ExitCode {
             return ExitCode::BadInput;
         }
     };
-    let workers = stage.job_ids().len();
+    let workers = u32::try_from(stage.job_ids().len()).unwrap_or(u32::MAX);
+    let ring = map.decode.map(|decode| gpulane_runtime::ring_bytes(map, workers, decode)).transpose();
+    let ring = match ring {
+        Ok(ring) => ring,
+        Err(error) => {
+            say::error(error);
+            return ExitCode::BadInput;
+        }
+    };
+    let parts = args.out.join(format!("part-*.{}", map.format.extension()));
     if args.show.json {
-        let shown = serde_json::json!({ "items": items, "workers": workers, "command": stage.command });
+        let shown = serde_json::json!({
+            "items": counted.items,
+            "more": counted.more,
+            "decode": map.decode,
+            "batch": map.batch,
+            "ring": ring,
+            "workers": workers,
+            "lanes": maps::lanes(plan).map(|(lanes, _)| lanes),
+            "args": map.args,
+            "output": parts,
+            "command": stage.command,
+        });
         say::data(format!("{shown}\n"));
     } else {
-        let word = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
-        say::data(format!("{}, {}\n", word(items, "item"), word(workers as u64, "worker")));
+        say::data(in_lines(plan, map, counted, workers, ring, &parts));
     }
     say::progress("nothing was started");
     ExitCode::Success
 }
 
-fn count(map: &MapStage, base: &Path) -> Result<u64, Vec<String>> {
+fn in_lines(
+    plan: &Plan,
+    map: &MapStage,
+    counted: Counted,
+    workers: u32,
+    ring: Option<u64>,
+    parts: &Path,
+) -> String {
+    const BY_MODEL: &str = "as the model's class says";
+    let word = |count: u64, what: &str| format!("{count} {what}{}", if count == 1 { "" } else { "s" });
+    let more = if counted.more { "more than " } else { "" };
+    let mut text = format!("{more}{}, {}\n", word(counted.items, "item"), word(workers.into(), "worker"));
+    let mut tell = |what: &str, value: String| {
+        // A text takes everything.
+        let _ = writeln!(text, "  {what:<8}{value}");
+    };
+    tell(
+        "decode",
+        map.decode.map_or_else(|| format!("{BY_MODEL}, otherwise bytes"), |decode| decode.to_string()),
+    );
+    tell(
+        "batch",
+        map.batch.map_or_else(|| format!("{BY_MODEL}, otherwise found out"), |batch| batch.to_string()),
+    );
+    if !map.args.is_empty() {
+        tell("args", serde_json::Value::Object(map.args.clone()).to_string());
+    }
+    tell(
+        "ring",
+        match (ring, map.ring) {
+            (Some(ring), _) => format!("at most {}", Bytes(ring)),
+            (None, Some(ring)) => format!("at most {ring}"),
+            (None, None) => "decided when the model has said how items are decoded".to_owned(),
+        },
+    );
+    if let Some((_, lanes)) = maps::lanes(plan) {
+        tell("lanes", lanes);
+    }
+    tell("output", parts.display().to_string());
+    text
+}
+
+/// How many items there are.
+#[derive(Clone, Copy)]
+struct Counted {
+    items: u64,
+    /// There are more: counting took too long.
+    more: bool,
+}
+
+fn count(map: &MapStage, base: &Path) -> Result<Counted, Vec<String>> {
     let said = |error: &dyn std::fmt::Display| vec![error.to_string()];
     let scratch = Scratch::new().map_err(|error| said(&error))?;
     let mut map = map.clone();
     spool(&mut map, scratch.path()).map_err(|error| said(&error))?;
     let wanted = Wanted { inputs: &map.input, base, decode: map.decode };
-    match gpulane_items::freeze(&wanted, scratch.path(), &mut |_| {}) {
-        Ok(list) => Ok(list.len()),
+    let begun = Instant::now();
+    match gpulane_items::freeze(&wanted, scratch.path(), &mut |_| begun.elapsed() < COUNTING) {
+        Ok(list) => Ok(Counted { items: list.len(), more: false }),
+        Err(Refused::Enough { items }) => Ok(Counted { items, more: true }),
         Err(Refused::Problems(problems)) => Err(problems.iter().map(ToString::to_string).collect()),
         Err(other) => Err(said(&other)),
     }

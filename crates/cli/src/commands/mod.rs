@@ -12,6 +12,7 @@ mod logs;
 mod map;
 mod resume;
 mod run;
+mod settings;
 mod status;
 mod watch;
 

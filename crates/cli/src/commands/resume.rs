@@ -5,10 +5,10 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gpulane_journal::{RunDir, RunDirError, RunLock};
-use gpulane_model::{ExitCode, Plan};
+use gpulane_model::{ExitCode, Plan, StageId};
 use gpulane_runtime::StartRequest;
 
-use super::open;
+use super::{fold, open, settings};
 use crate::args::Resume;
 use crate::attach::attach;
 use crate::{maps, say};
@@ -24,6 +24,13 @@ pub(crate) fn resume(args: &Resume) -> ExitCode {
             say::explain(&error);
             return ExitCode::BadInput;
         }
+    };
+    if !args.accept_changes && !is_unchanged(&dir, &plan, args.failed) {
+        return ExitCode::BadInput;
+    }
+    let plan = match settings::changed(&dir, plan, &args.map) {
+        Ok(plan) => plan,
+        Err(code) => return code,
     };
     let plan = match fitted(&dir, plan, args) {
         Ok(plan) => plan,
@@ -51,6 +58,25 @@ pub(crate) fn resume(args: &Resume) -> ExitCode {
             ExitCode::Internal
         }
     }
+}
+
+/// Whether the maps that are to go on are those that began, as far as that can be known quickly. If not, it has been said in what.
+fn is_unchanged(dir: &RunDir, plan: &Plan, failed_too: bool) -> bool {
+    if !maps::any(plan) {
+        return true;
+    }
+    // A journal that cannot be read is the engine's to explain.
+    let Ok(state) = fold(dir, plan) else { return true };
+    let due = |stage: StageId| {
+        let known = state.maps.get(stage.index()).and_then(Option::as_ref);
+        known.is_none_or(|map| map.finished.is_none() || failed_too && map.failed > 0)
+    };
+    let changed = gpulane_runtime::changed_maps(dir, plan, due);
+    if !changed.is_empty() {
+        say::error(gpulane_runtime::not_the_same(&changed));
+        say::hint(gpulane_runtime::way_out(dir.root()));
+    }
+    changed.is_empty()
 }
 
 /// The plan with as many workers for its maps as there are places for now: this may be another machine. A run that cannot be

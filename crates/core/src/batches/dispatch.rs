@@ -51,8 +51,6 @@ pub struct Lost {
     pub poison: Vec<Poison>,
     /// Slots that are settled with them.
     pub free: Vec<u32>,
-    /// Ends in a row with nothing done in between, this one included.
-    pub fruitless: u32,
 }
 
 /// So many batches a worker may have: one whose results are on their way back, one under work, one on its way in.
@@ -99,7 +97,6 @@ pub struct Dispatch {
     /// Entries of each slot that are not settled yet.
     unsettled: BTreeMap<u32, u32>,
     next_batch: u64,
-    fruitless: u32,
 }
 
 impl Dispatch {
@@ -135,7 +132,6 @@ impl Dispatch {
         let books = self.workers.get_mut(&worker)?;
         let at = books.given.iter().position(|given| given.batch == batch)?;
         let given = books.given.remove(at)?;
-        self.fruitless = 0;
         Some(given.span)
     }
 
@@ -161,7 +157,6 @@ impl Dispatch {
             }
             return lost;
         }
-        self.fruitless += 1;
         // It may have died before it could say so: copying, or decoding on the GPU.
         let begun = books.given.iter().any(|given| given.began);
         if let Some(first) = books.given.front_mut().filter(|_| !begun) {
@@ -174,7 +169,6 @@ impl Dispatch {
                 self.put_back(given);
             }
         }
-        lost.fruitless = self.fruitless;
         lost
     }
 

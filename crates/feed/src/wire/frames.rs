@@ -2,7 +2,7 @@
 
 use gpulane_model::{Decode, NanPolicy};
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
+use serde_json::{Map, Value};
 
 use super::{MAGIC, PREFIX, PROTOCOL};
 
@@ -176,7 +176,11 @@ pub struct GpuMemory {
 #[serde(tag = "frame", rename_all = "snake_case")]
 pub enum ToWorker {
     /// Load the model now.
-    Setup,
+    Setup {
+        /// What it is made with.
+        #[serde(default, skip_serializing_if = "Map::is_empty")]
+        args: Map<String, Value>,
+    },
     /// The ring; its memfd comes with the frame's first byte.
     Ring {
         /// How many slots it has.
@@ -189,6 +193,9 @@ pub enum ToWorker {
         decode: Decode,
         /// What becomes of results that are not numbers.
         nan: NanPolicy,
+        /// To a loader, which makes the model now: what it is made with.
+        #[serde(default, skip_serializing_if = "Map::is_empty")]
+        args: Map<String, Value>,
     },
     /// Work on these entries of a slot.
     Batch {

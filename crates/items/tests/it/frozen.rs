@@ -103,10 +103,19 @@ fn a_million_lines_are_frozen_with_progress() {
     drop(file);
     let mut words = Vec::new();
     let list = scene.with(&["@l.txt"], |wanted| {
-        gpulane_items::freeze(wanted, &scene.out(), &mut |items| words.push(items)).unwrap()
+        gpulane_items::freeze(wanted, &scene.out(), &mut |items| {
+            words.push(items);
+            true
+        })
+        .unwrap()
     });
     assert_eq!(list.len(), 1_000_000);
-    assert_eq!((words.len(), words.last()), (16, Some(&1_000_000)));
+    assert_eq!((words.len(), words.last()), (245, Some(&1_000_000)));
+    let stopped = scene.with(&["@l.txt"], |wanted| {
+        gpulane_items::freeze(wanted, &scene.out(), &mut |items| items < 100_000).unwrap_err()
+    });
+    assert!(matches!(stopped, gpulane_items::Refused::Enough { items: 102_400 }), "{stopped:?}");
+    let list = scene.freeze(&["@l.txt"]).unwrap();
     assert_eq!(list.get(999_999).unwrap().name, "photos/999999.jpg");
     let place = list.get(524_288).unwrap().place;
     assert_eq!(place, Place::File(scene.base().join("photos/524288.jpg")));

@@ -45,7 +45,7 @@ impl Scene {
     }
 
     pub(crate) fn freeze(&self, inputs: &[&str]) -> Result<ItemList, Vec<Problem>> {
-        self.with(inputs, |wanted| match freeze(wanted, &self.out(), &mut |_| {}) {
+        self.with(inputs, |wanted| match freeze(wanted, &self.out(), &mut |_| true) {
             Ok(list) => Ok(list),
             Err(Refused::Problems(problems)) => Err(problems),
             Err(error) => panic!("{error}"),

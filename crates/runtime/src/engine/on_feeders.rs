@@ -1,5 +1,7 @@
 //! The reactor's dealings with the feeders of maps: their words become events and inputs, their ends are seen to.
 
+use std::collections::HashSet;
+
 use gpulane_core::Input;
 use gpulane_model::{Event, FeederWord, StageId};
 use rustix::process::Pid;
@@ -10,6 +12,32 @@ use super::reactor::{Reactor, watch_feeder};
 
 /// Failures of a map that the journal names one by one.
 const MOST_NAMED: u64 = 1000;
+
+/// What the end of a run has to know of its maps.
+#[derive(Debug, Default)]
+pub(super) struct MapsSeen {
+    /// A map has items that failed.
+    pub(super) items_failed: bool,
+    /// Maps that were refused before any item was given to a worker.
+    refused: HashSet<StageId>,
+    /// Stages that jobs were started of.
+    started: HashSet<StageId>,
+}
+
+impl MapsSeen {
+    pub(super) fn new(items_failed: bool) -> Self {
+        Self { items_failed, ..Self::default() }
+    }
+
+    pub(super) fn on_started(&mut self, stage: StageId) {
+        self.started.insert(stage);
+    }
+
+    /// Whether maps were refused and nothing was started but workers that got nothing to do.
+    pub(super) fn were_refused(&self) -> bool {
+        !self.refused.is_empty() && self.started.is_subset(&self.refused)
+    }
+}
 
 impl Reactor<'_> {
     /// Starts the feeder of a map, before the first of its workers and whenever the last one crashed.
@@ -69,12 +97,15 @@ impl Reactor<'_> {
                 self.record(Event::BatchCommitted { stage, commit, part, rows, failed });
             }
             FeederWord::Finished { rows, failed, summary } => {
-                self.items_failed |= failed > 0;
+                self.maps.items_failed |= failed > 0;
                 self.record(Event::MapFinished { stage, rows, failed, summary });
                 self.let_leave(at);
                 self.feed(Input::MapEnded { stage: at, result: Ok(()) });
             }
-            FeederWord::Stopped { because } => {
+            FeederWord::Stopped { because, refused } => {
+                if refused {
+                    self.maps.refused.insert(at);
+                }
                 self.let_leave(at);
                 self.feed(Input::MapEnded { stage: at, result: Err(because) });
             }

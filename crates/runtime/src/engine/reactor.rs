@@ -21,6 +21,7 @@ use super::environment::Start;
 use super::feeders::Feeders;
 use super::gpus::Gpus;
 use super::launchpad::{Launchpad, Setback};
+use super::on_feeders::MapsSeen;
 use super::on_gpus::Sharing;
 use super::publish::Publisher;
 use super::vigil::{self, Vigils};
@@ -61,8 +62,8 @@ pub(super) struct Reactor<'a> {
     publisher: Publisher,
     /// The processes beside the workers of maps.
     pub(super) feeders: Feeders,
-    /// A map has items that failed.
-    pub(super) items_failed: bool,
+    /// What the exit code depends on, of maps.
+    pub(super) maps: MapsSeen,
     pub(super) vigils: Vigils,
     pub(super) clock: Clock,
     /// How many jobs' files to make before their time.
@@ -127,7 +128,7 @@ impl<'a> Reactor<'a> {
             sharing: Sharing::new(gpus, alone, experience),
             publisher,
             feeders,
-            items_failed,
+            maps: MapsSeen::new(items_failed),
             vigils,
             clock: Clock::start(),
             ahead,
@@ -411,6 +412,7 @@ impl<'a> Reactor<'a> {
                     // Only out of kernel memory: then its end is found by looking.
                     self.prepared.link.note(&format!("cannot watch a job: {error}"));
                 }
+                self.maps.on_started(self.prepared.plan.job(job).stage);
                 Input::JobSpawned { job, attempt, pid: pid.as_raw_nonzero().get().unsigned_abs() }
             }
             Err(Setback::Program(message)) => Input::SpawnFailed { job, attempt, message },
@@ -451,8 +453,9 @@ impl<'a> Reactor<'a> {
         let code = match self.outcome {
             Some(Outcome::NoGpus) => ExitCode::NoResources,
             Some(Outcome::Interrupted) => self.interrupted.unwrap_or(ExitCode::Interrupted),
+            _ if self.maps.were_refused() => ExitCode::BadInput,
             _ if counts.failed + counts.skipped > 0 => ExitCode::SomeFailed,
-            _ if self.items_failed || !self.core.maps_are_complete() => ExitCode::SomeFailed,
+            _ if self.maps.items_failed || !self.core.maps_are_complete() => ExitCode::SomeFailed,
             _ => ExitCode::Success,
         };
         // A journal that was deleted will not come back.

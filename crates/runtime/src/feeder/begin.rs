@@ -1,5 +1,5 @@
-//! Before anything is loaded: the list of items frozen or found again, the parts repaired, and the question whether this is still the
-//! same map.
+//! Before anything is loaded: the list of items frozen or found again, the parts repaired; and if this is no longer the same map, no more
+//! than that.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -8,10 +8,11 @@ use gpulane_items::{ItemList, Opened, Refused, Wanted};
 use gpulane_journal::RunDir;
 use gpulane_model::{FeederWord, MapStage, Stage};
 use gpulane_parts::{Settled, Writer};
-use serde::{Deserialize, Serialize};
 
 use super::orders::FeederOrders;
+use super::sameness;
 use super::tell::Telling;
+use crate::placeholders::map_inputs;
 
 /// A map: what to do, and with what.
 pub(crate) struct Task {
@@ -60,16 +61,6 @@ pub(crate) struct Begun {
     pub(crate) settled: Settled,
 }
 
-/// What a map was made with, kept beside its items.
-#[derive(Debug, PartialEq, Eq, Serialize, Deserialize)]
-struct Made {
-    /// The model, as written.
-    model: String,
-    /// The size and checksum of its file.
-    bytes: u64,
-    crc32: u32,
-}
-
 /// What is to be done, before anything of it is looked at.
 pub(crate) struct Asked {
     stage: Stage,
@@ -84,9 +75,10 @@ pub(crate) fn ask(orders: &FeederOrders) -> Result<Asked, String> {
     let run = RunDir::open(&orders.dir).map_err(|error| error.to_string())?;
     let plan = run.plan().map_err(|error| error.to_string())?;
     let stage = plan.stages.get(orders.stage.index()).cloned();
-    let (stage, map) = stage
+    let (stage, mut map) = stage
         .and_then(|stage| stage.map.clone().map(|map| (stage, map)))
         .ok_or("the plan has no such map; plan.json was changed by hand")?;
+    map.input = map_inputs(run.root(), &stage, &map);
     let dir = run.map_dir(&stage);
     std::fs::create_dir_all(&dir).map_err(|error| format!("cannot make {}: {error}", dir.display()))?;
     Ok(Asked { stage, map, base: PathBuf::from(&plan.run.cwd), dir })
@@ -95,8 +87,10 @@ pub(crate) fn ask(orders: &FeederOrders) -> Result<Asked, String> {
 /// Opens the map, or says why it must not go on.
 pub(crate) fn begin(asked: Asked, orders: &FeederOrders, telling: &Telling) -> Result<Begun, String> {
     let Asked { stage, map, base, dir } = asked;
-    let mut changed =
-        if orders.opened { Vec::new() } else { model_changes(&map, &base, &dir, orders.accept_changes)? };
+    let mut changed = Vec::new();
+    if !orders.opened && !orders.accept_changes {
+        changed.extend(sameness::model_change(&map, &base, &dir)?);
+    }
     let wanted = Wanted { inputs: &map.input, base: &base, decode: map.decode };
     let list = match gpulane_items::open(&dir).map_err(|error| reading(&dir, &error))? {
         Opened::None if std::fs::metadata(dir.join("commits.jsonl")).is_ok_and(|ledger| ledger.len() > 0) => {
@@ -104,7 +98,7 @@ pub(crate) fn begin(asked: Asked, orders: &FeederOrders, telling: &Telling) -> R
                         mean other items; restore it, or start a new map into another directory"
                 .to_owned());
         }
-        Opened::None => gpulane_items::freeze(&wanted, &dir, &mut |_| {}).map_err(refused)?,
+        Opened::None => gpulane_items::freeze(&wanted, &dir, &mut |_| true).map_err(refused)?,
         Opened::Damaged(what) => {
             return Err(format!(
                 "the list of items is damaged: {what}; restore it, or start a new map into another directory"
@@ -119,7 +113,10 @@ pub(crate) fn begin(asked: Asked, orders: &FeederOrders, telling: &Telling) -> R
         }
     };
     if !changed.is_empty() {
-        return Err(not_the_same(&changed, &orders.dir));
+        return Err(format!("{}. {}", sameness::not_the_same(&changed), sameness::way_out(&orders.dir)));
+    }
+    if !orders.opened {
+        sameness::keep_model(&map, &base, &dir)?;
     }
     if orders.failed_again {
         gpulane_parts::forget_failed(&dir).map_err(|error| error.to_string())?;
@@ -140,22 +137,8 @@ fn refused(refused: Refused) -> String {
         Refused::Problems(problems) => {
             problems.iter().map(ToString::to_string).collect::<Vec<_>>().join("; ")
         }
-        other @ Refused::Io { .. } => other.to_string(),
+        other @ (Refused::Io { .. } | Refused::Enough { .. }) => other.to_string(),
     }
-}
-
-fn not_the_same(changed: &[String], dir: &Path) -> String {
-    const SHOWN: usize = 5;
-    let mut what: Vec<String> = changed.iter().take(SHOWN).cloned().collect();
-    if let more @ 1.. = changed.len().saturating_sub(SHOWN) {
-        what.push(format!("and {more} more"));
-    }
-    format!(
-        "this is not the map it was when it began: {}. `gpulane resume {} --accept-changes` goes on with the items as they were listed \
-         and the model as it is now, results that are there stay as they are; or start a new map into another directory",
-        what.join("; "),
-        dir.display()
-    )
 }
 
 /// What the journal may not have heard of because everything was killed in between.
@@ -173,27 +156,4 @@ fn tell_missed(dir: &Path, announced: u64, telling: &Telling) -> Result<(), Stri
         });
     }
     Ok(())
-}
-
-/// Compares the model's file with what it was, or keeps what it is.
-fn model_changes(map: &MapStage, base: &Path, dir: &Path, accept: bool) -> Result<Vec<String>, String> {
-    let file = map.model.rsplit_once(':').map_or(map.model.as_str(), |(file, _)| file);
-    let path = base.join(file);
-    let text =
-        std::fs::read(&path).map_err(|error| format!("cannot read the model {}: {error}", path.display()))?;
-    let now = Made { model: map.model.clone(), bytes: text.len() as u64, crc32: crc32fast::hash(&text) };
-    let kept = dir.join("map.json");
-    let before = std::fs::read(&kept).ok().and_then(|text| serde_json::from_slice::<Made>(&text).ok());
-    match before {
-        Some(before) if before == now => return Ok(Vec::new()),
-        Some(_) if !accept => return Ok(vec![format!("the model {} has changed", path.display())]),
-        _ => {}
-    }
-    let draft = dir.join(".map.json");
-    let write =
-        serde_json::to_vec(&now).map_err(io::Error::other).and_then(|text| std::fs::write(&draft, text));
-    write
-        .and_then(|()| std::fs::rename(&draft, &kept))
-        .map_err(|error| format!("cannot write {}: {error}", kept.display()))?;
-    Ok(Vec::new())
 }

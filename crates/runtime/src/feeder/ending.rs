@@ -3,6 +3,7 @@
 use std::sync::atomic::Ordering;
 use std::time::{Duration, Instant};
 
+use gpulane_core::batches::Hopeless;
 use gpulane_feed::wire::ToWorker;
 use gpulane_model::FeederWord;
 
@@ -45,14 +46,34 @@ impl Hub {
             )));
             return;
         }
+        let verdict = self.prospects().verdict();
+        if let Some(hopeless) = verdict {
+            self.end = Some(End::Stopped(self.in_words(hopeless)));
+            return;
+        }
         let nothing_to_load = self.drained || (self.flow.is_none() && rows + failed >= self.task.list.len());
         if !nothing_to_load || !self.books.is_empty() {
             return;
         }
-        match self.writing.finish().recv_timeout(LAST_WRITE) {
+        match self.writing.finish(true).recv_timeout(LAST_WRITE) {
             Ok(Ok(())) => self.end = Some(self.account()),
             // It has been said why; signals are listened to in between.
             _ => std::thread::sleep(Duration::from_millis(200)),
+        }
+    }
+
+    /// Why there is no hope, and what to do.
+    fn in_words(&self, hopeless: Hopeless) -> String {
+        let run = self.task.run.display();
+        match hopeless {
+            Hopeless::Alike { failed, reason } => format!(
+                "every item so far failed the same way, {failed} of them: {reason}; nothing succeeded. Mend the model, then `gpulane \
+                 resume {run} --failed`; `--max-failures 100%` goes on whatever fails"
+            ),
+            Hopeless::Deaths(deaths) => format!(
+                "{deaths} workers died in a row and nothing was done in between; `gpulane logs {run} {}` shows the last words",
+                self.tally.last_death
+            ),
         }
     }
 
@@ -79,7 +100,8 @@ impl Hub {
         let whole = self.summary(now);
         if !matches!(end, End::Finished) {
             // As much as there is; what is not durable then is done again.
-            let _ = self.writing.finish().recv_timeout(LAST_WRITE);
+            self.writing.written.leaving.store(true, Ordering::Relaxed);
+            let _ = self.writing.finish(false).recv_timeout(LAST_WRITE);
         }
         self.show(now);
         let code = match end {
@@ -93,7 +115,7 @@ impl Hub {
                 0
             }
             End::Stopped(because) => {
-                self.telling.say(&FeederWord::Stopped { because });
+                self.telling.say(&FeederWord::Stopped { because, refused: false });
                 STOPPED
             }
             End::Interrupted => INTERRUPTED,

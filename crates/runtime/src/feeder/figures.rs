@@ -4,7 +4,7 @@ use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
 use gpulane_core::batches::Work;
-use gpulane_model::MapLive;
+use gpulane_model::{Bytes, MapLive};
 
 use super::hub::Hub;
 use super::live::Figures;
@@ -67,6 +67,8 @@ impl Hub {
             workers: self.working(),
             on_gpu: flow.and_then(|flow| flow.share.as_ref()).map(|share| f64::from(share.now())),
             ring: flow.map_or(0, |flow| flow.ring.geometry().bytes()),
+            to_device: self.tally.to_device,
+            on_host: self.tally.on_host,
             ..MapLive::default()
         };
         self.live.write(now, live);
@@ -82,6 +84,13 @@ impl Hub {
         let on_gpu = share.map_or_else(String::new, |share| {
             format!(", {:.0}% of the images decoded on the GPU at the end", share.now() * 100.0)
         });
+        let moved = match (self.tally.to_device, self.tally.on_host) {
+            (0, 0) => String::new(),
+            (0, on_host) => format!(", {} copied on the host", Bytes(on_host)),
+            (device, on_host) => {
+                format!(", {} copied to the GPU, {} on the host", Bytes(device), Bytes(on_host))
+            }
+        };
         let deaths = match self.tally.deaths {
             0 => String::new(),
             1 => ", 1 worker died and was replaced".to_owned(),
@@ -98,10 +107,10 @@ impl Hub {
             )
         };
         if work.seconds < WORTH_JUDGING {
-            return format!("{:.0} items in {:.2} s{deaths}", work.items, work.seconds);
+            return format!("{:.0} items in {:.2} s{moved}{deaths}", work.items, work.seconds);
         }
         format!(
-            "{:.0} items/s over {:.1} s{limited}{on_gpu}{deaths}",
+            "{:.0} items/s over {:.1} s{limited}{on_gpu}{moved}{deaths}",
             work.items / work.seconds,
             work.seconds
         )

@@ -8,13 +8,14 @@ use gpulane_decode::Limits;
 use gpulane_feed::loaders::{InHand, Loaders, Outside, Setup, Told};
 use gpulane_feed::ring::{Geometry, Ring, budget};
 use gpulane_feed::wire::ToWorker;
-use gpulane_model::{Bytes, Decode, NanPolicy};
+use gpulane_model::{Bytes, Decode, MapStage, NanPolicy};
+use serde_json::{Map, Value};
 
 use super::careful::DECODE;
 use super::hub::{Hub, ring};
 use super::outside::LoaderPool;
 use super::source::Remaining;
-use super::writing::Write;
+use super::writing::{Blame, Write};
 
 /// Items of a batch at most, where nobody said how many.
 const MOST: u32 = 1024;
@@ -44,9 +45,32 @@ pub(super) struct Abilities {
 }
 
 /// The frame that goes with the ring's descriptor.
-pub(super) fn ring_frame(ring: &Ring, decode: Decode, nan: NanPolicy) -> ToWorker {
+pub(super) fn ring_frame(ring: &Ring, decode: Decode, nan: NanPolicy, args: Map<String, Value>) -> ToWorker {
     let Geometry { slots, slot_bytes, capacity } = ring.geometry();
-    ToWorker::Ring { slots, slot_bytes, capacity, decode, nan }
+    ToWorker::Ring { slots, slot_bytes, capacity, decode, nan, args }
+}
+
+/// The ring of a map: batches of at most what was asked for, by the map or otherwise. `planes`: pictures come in sizes of their own.
+fn geometry_for(
+    map: &MapStage,
+    workers: u32,
+    asked: Option<u32>,
+    decode: Decode,
+    planes: bool,
+) -> Result<Geometry, String> {
+    let item_bytes = decode.item_bytes().filter(|_| !planes);
+    let allowed = budget(map.ring)?;
+    let most = asked.unwrap_or_else(|| most_batch(allowed, workers, item_bytes));
+    let useful = map.ring.map_or_else(|| useful(workers, most, decode, item_bytes), |_| u64::MAX);
+    Geometry::plan(allowed.min(useful), workers, most, item_bytes)
+}
+
+/// The memory a map's ring will take at most, for so many workers; the error is for a person.
+pub fn ring_bytes(map: &MapStage, workers: u32, decode: Decode) -> Result<u64, String> {
+    let of = |planes| geometry_for(map, workers, map.batch, decode, planes).map(|ring| ring.bytes());
+    // Whether pictures are finished on the GPU is known only when a worker is there.
+    let planes = if decode.size().is_some() { of(true)? } else { 0 };
+    Ok(of(false)?.max(planes))
 }
 
 /// What moves items to workers.
@@ -99,11 +123,7 @@ impl Hub {
         let threads = map.threads.unwrap_or_else(cores).clamp(1, 256);
         let workers = u32::try_from(self.task.stage.jobs.len()).unwrap_or(1).max(1);
         let asked = map.batch.or(ready.batch);
-        let item_bytes = decode.item_bytes().filter(|_| !planes);
-        let allowed = budget(map.ring)?;
-        let most = asked.unwrap_or_else(|| most_batch(allowed, workers, item_bytes));
-        let useful = map.ring.map_or_else(|| useful(workers, most, decode, item_bytes), |_| u64::MAX);
-        let geometry = Geometry::plan(allowed.min(useful), workers, most, item_bytes)?;
+        let geometry = geometry_for(map, workers, asked, decode, planes)?;
         let ring_made = Ring::new(geometry).map_err(|error| {
             format!("cannot make a ring of {}: {error}; write a smaller --ring", Bytes(geometry.bytes()))
         })?;
@@ -206,8 +226,11 @@ impl Hub {
     }
 
     fn put_failed(&mut self, failed: Vec<(u64, String, String)>) {
+        // What `load` does not take, the model had.
+        let by_model = self.flow.as_ref().is_some_and(|flow| matches!(flow.decode, Decode::Load));
+        let blame = if by_model { Blame::Model } else { Blame::Item };
         for (number, name, reason) in failed {
-            self.writing.put(Write::Failed((number, name), reason));
+            self.writing.put(Write::Failed((number, name), reason, blame));
         }
     }
 }

@@ -5,13 +5,14 @@ use std::collections::{BTreeMap, HashMap};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 use std::os::unix::net::UnixListener;
-use std::sync::Arc;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
+use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use gpulane_core::batches::{Dispatch, WorkerId};
+use gpulane_core::batches::{Dispatch, Prospects, WorkerId};
 use gpulane_feed::loaders::{Filled, Told};
 use gpulane_items::Item;
+use gpulane_model::Tolerance;
 use gpulane_parts::Bits;
 use rustix::buffer::spare_capacity;
 use rustix::event::{EventfdFlags, Timespec, epoll, eventfd};
@@ -22,7 +23,7 @@ use super::ending::End;
 use super::flow::Flow;
 use super::live::Live;
 use super::tell::Telling;
-use super::writing::{Write, Writing};
+use super::writing::{Blame, Write, Writing};
 use crate::process::signals::Signals;
 
 const LISTENER: u64 = 0;
@@ -49,8 +50,13 @@ pub(super) struct Tally {
     pub(super) model: f64,
     pub(super) copying: f64,
     pub(super) waiting: f64,
+    /// Bytes workers copied to their GPUs, and within the host's memory.
+    pub(super) to_device: u64,
+    pub(super) on_host: u64,
     /// Workers that died over something.
     pub(super) deaths: u64,
+    /// The last of them, `STAGE/worker-0`.
+    pub(super) last_death: String,
 }
 
 pub(super) struct Hub {
@@ -68,6 +74,8 @@ pub(super) struct Hub {
     pub(super) news_to: SyncSender<Told>,
     pub(super) writing: Writing,
     pub(super) books: Dispatch,
+    /// Whether the model is worth going on with; the writer tells of results, this loop of deaths.
+    pub(super) prospects: Arc<Mutex<Prospects>>,
     pub(super) workers: BTreeMap<WorkerId, Connection>,
     next_worker: u64,
     /// What is in each slot that is not settled.
@@ -107,12 +115,15 @@ impl Hub {
         watch(&epoll, &bell, WAKE)?;
         watch(&epoll, &signals, SIGNALS)?;
         let ring_bell = Arc::clone(&bell);
-        let writing = Writing::start(writer, Arc::clone(&telling), move || ring(&ring_bell))?;
+        let proven = before.rows > 0 || task.map.max_failures != Tolerance::Any;
+        let prospects = Arc::new(Mutex::new(Prospects::new(proven)));
+        let writing =
+            Writing::start(writer, Arc::clone(&telling), Arc::clone(&prospects), move || ring(&ring_bell))?;
         let (news_to, news) = sync_channel(NEWS);
         let live = Live::new(&task.dir);
         for (item, reason) in deadly {
             settled.insert(item.number);
-            writing.put(Write::Failed((item.number, item.name), reason));
+            writing.put(Write::Failed((item.number, item.name), reason, Blame::Item));
         }
         Ok(Self {
             task,
@@ -126,6 +137,7 @@ impl Hub {
             news_to,
             writing,
             books: Dispatch::new(),
+            prospects,
             workers: BTreeMap::new(),
             next_worker: 0,
             slots: HashMap::new(),

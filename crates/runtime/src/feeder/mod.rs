@@ -10,7 +10,6 @@ mod careful;
 mod connection;
 mod ending;
 mod figures;
-mod flow;
 mod hub;
 mod live;
 mod on_frame;
@@ -19,7 +18,9 @@ mod source;
 mod tell;
 mod writing;
 
+pub(crate) mod flow;
 pub(crate) mod orders;
+pub(crate) mod sameness;
 
 use std::io::{self, Write};
 use std::sync::Arc;
@@ -39,7 +40,7 @@ pub(crate) fn main() -> u8 {
     feed().unwrap_or_else(|error| {
         // Standard error is the feeder's log.
         let _ = writeln!(io::stderr(), "feeder: {error}");
-        Telling::default().say(&FeederWord::Stopped { because: error.to_string() });
+        Telling::default().say(&FeederWord::Stopped { because: error.to_string(), refused: false });
         ExitCode::Internal.code()
     })
 }
@@ -59,7 +60,7 @@ fn feed() -> io::Result<u8> {
     let (begun, listener) = match opened {
         Ok(opened) => opened,
         Err(because) => {
-            telling.say(&FeederWord::Stopped { because });
+            telling.say(&FeederWord::Stopped { because, refused: true });
             return Ok(1);
         }
     };

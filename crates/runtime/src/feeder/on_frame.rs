@@ -1,21 +1,20 @@
 //! What workers say, and what it leads to.
 
+use std::sync::{MutexGuard, PoisonError};
 use std::time::Instant;
 
-use gpulane_core::batches::{BatchId, Span, WorkerId};
+use gpulane_core::batches::{BatchId, Prospects, Span, WorkerId};
 use gpulane_feed::wire::{FromWorker, PROTOCOL, RawFrame, ResultsHead, Role, ToWorker};
-use serde_json::json;
+use serde_json::{Map, json};
 
 use super::connection::{Connection, Progress};
 use super::ending::End;
 use super::flow::{Abilities, ring_frame};
 use super::hub::Hub;
-use super::writing::Write;
+use super::writing::{Blame, Write};
 
 /// The same setup that failed so often in a row, with no worker ready, will fail again.
 const SETUP_TRIES: usize = 2;
-/// Workers that died in a row with nothing done in between, after which more would die.
-const DEATHS: u32 = 40;
 
 impl Hub {
     pub(super) fn on_frame(&mut self, id: WorkerId, frame: RawFrame) {
@@ -39,7 +38,8 @@ impl Hub {
                     worker.job = job;
                     worker.progress = Progress::SettingUp;
                 }
-                self.send(id, &ToWorker::Setup);
+                let args = self.task.map.args.clone();
+                self.send(id, &ToWorker::Setup { args });
             }
             FromWorker::Ready { device, accepts, decode, batch, load, .. } => {
                 self.on_ready(id, &Abilities { device, accepts, decode, batch, load });
@@ -64,7 +64,7 @@ impl Hub {
             return;
         }
         let (Some(flow), Some(worker)) = (&self.flow, self.workers.get_mut(&id)) else { return };
-        let frame = ring_frame(&flow.ring, flow.decode, self.task.map.nan);
+        let frame = ring_frame(&flow.ring, flow.decode, self.task.map.nan, Map::new());
         if worker.send_with_fd(&frame, flow.ring.fd()).is_err() {
             return self.on_gone(id);
         }
@@ -97,11 +97,14 @@ impl Hub {
 
     fn on_results(&mut self, id: WorkerId, head: &ResultsHead, body: Vec<u8>) {
         let Some(span) = self.books.on_results(id, BatchId(head.batch)) else { return };
+        self.prospects().on_answer();
         if let Some(worker) = self.workers.get_mut(&id) {
             worker.model_seconds += head.seconds.model;
             worker.copy_seconds += head.seconds.copy;
             worker.wait_seconds += head.seconds.wait;
         }
+        self.tally.to_device += head.bytes.copied_to_device;
+        self.tally.on_host += head.bytes.copied_on_host;
         self.learn_size(head, span);
         self.put_rows(span, head, body);
         if self.books.settle(span.slot, span.count) {
@@ -122,7 +125,9 @@ impl Hub {
         let mut rows = Vec::with_capacity(entries.len());
         for (item, failure) in filled.items[entries].iter().zip(failed) {
             match failure {
-                Some(reason) => self.writing.put(Write::Failed(item.clone(), reason.to_owned())),
+                Some(reason) => {
+                    self.writing.put(Write::Failed(item.clone(), reason.to_owned(), Blame::Model));
+                }
                 None => rows.push(item.clone()),
             }
         }
@@ -142,6 +147,8 @@ impl Hub {
             return;
         }
         self.tally.deaths += 1;
+        self.tally.last_death = worker.job;
+        self.prospects().on_death();
         let lost = self.books.on_gone(id, false);
         for poison in &lost.poison {
             let item =
@@ -149,19 +156,16 @@ impl Hub {
             if let Some(item) = item.cloned() {
                 let reason =
                     "it brought down its worker, twice and alone; the worker's log says how".to_owned();
-                self.writing.put(Write::Failed(item, reason));
+                self.writing.put(Write::Failed(item, reason, Blame::Model));
             }
         }
         for slot in lost.free {
             self.free(slot);
         }
-        if lost.fruitless >= DEATHS {
-            self.end = Some(End::Stopped(format!(
-                "{DEATHS} workers died in a row and nothing was done in between; `gpulane logs {} {}` shows the last words",
-                self.task.run.display(),
-                worker.job
-            )));
-        }
+    }
+
+    pub(super) fn prospects(&self) -> MutexGuard<'_, Prospects> {
+        self.prospects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn free(&mut self, slot: u32) {

@@ -15,7 +15,7 @@ use gpulane_decode::{Element, Form, Kind};
 use gpulane_feed::loaders::{Outside, OutsideAnswer, Told};
 use gpulane_feed::ring::Ring;
 use gpulane_feed::wire::{self, FrameReader, FromWorker, ToWorker};
-use gpulane_model::{NanPolicy, env_vars};
+use gpulane_model::{NanPolicy, START_SCRIPT, env_vars};
 
 use super::begin::Task;
 use super::flow::ring_frame;
@@ -33,6 +33,7 @@ pub(super) struct LoaderPool {
     /// How one is started.
     model: String,
     python: String,
+    start: PathBuf,
     dir: PathBuf,
     base: PathBuf,
     stage: String,
@@ -68,10 +69,11 @@ impl LoaderPool {
         decode: gpulane_model::Decode,
         news: SyncSender<Told>,
     ) -> Self {
-        let frame = ring_frame(&ring, decode, NanPolicy::Keep);
+        let frame = ring_frame(&ring, decode, NanPolicy::Keep, task.map.args.clone());
         Self {
             model: task.map.model.clone(),
             python: task.python(),
+            start: task.run.join(START_SCRIPT),
             dir: task.dir.clone(),
             base: task.base.clone(),
             stage: task.stage.name.clone(),
@@ -113,7 +115,8 @@ impl LoaderPool {
         let name = self.name(thread);
         let mut command = Command::new(&self.python);
         command
-            .args(["-m", "gpulane.loader", &self.model])
+            .arg(&self.start)
+            .args(["loader", &self.model])
             .current_dir(&self.base)
             .envs(self.environment.iter().map(|(key, value)| (key, value)))
             .env(env_vars::FEED, &self.dir)

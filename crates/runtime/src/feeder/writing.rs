@@ -1,12 +1,13 @@
 //! The thread that puts results on the disk and decides when they are made durable. Results are lost with the process until then, so
 //! it is done soon at first, and more seldom the longer the map has run: what can be lost stays a small part of what was done.
 
-use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use std::sync::mpsc::{self, Receiver, RecvTimeoutError, Sender};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
+use gpulane_core::batches::Prospects;
 use gpulane_model::FeederWord;
 use gpulane_parts::{Block, Commit, PartsError, Writer};
 use serde_json::Value;
@@ -31,10 +32,24 @@ pub(crate) type Named = (u64, String);
 pub(crate) enum Write {
     /// A worker's results: its head and body, and the items its rows belong to.
     Rows(Vec<Named>, Value, Vec<u8>),
-    /// An item that failed.
-    Failed(Named, String),
+    /// An item that failed, why, and over what.
+    Failed(Named, String, Blame),
     /// Make everything durable now, then answer.
-    Finish(Sender<Result<(), String>>),
+    Finish {
+        /// Where to.
+        answer: Sender<Result<(), String>>,
+        /// These were the last results: all parts are to have the same columns.
+        last: bool,
+    },
+}
+
+/// What an item failed over.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Blame {
+    /// It could not be read or decoded.
+    Item,
+    /// The model had it.
+    Model,
 }
 
 impl Write {
@@ -42,7 +57,7 @@ impl Write {
     fn bytes(&self) -> u64 {
         match self {
             Self::Rows(_, _, body) => body.len() as u64,
-            Self::Failed(..) | Self::Finish(_) => 0,
+            Self::Failed(..) | Self::Finish { .. } => 0,
         }
     }
 }
@@ -64,6 +79,8 @@ pub(crate) struct Written {
     pub(crate) waiting_bytes: AtomicU64,
     /// The disk is full, or otherwise not to be had just now.
     pub(crate) stuck: AtomicBool,
+    /// This process is about to end: what can be done by the next one is left to it.
+    pub(crate) leaving: AtomicBool,
 }
 
 /// The hub's end.
@@ -86,6 +103,7 @@ impl Writing {
     pub(crate) fn start(
         writer: Writer,
         telling: Arc<Telling>,
+        prospects: Arc<Mutex<Prospects>>,
         wake: impl Fn() + Send + 'static,
     ) -> std::io::Result<Self> {
         let (to, from) = mpsc::channel();
@@ -93,6 +111,7 @@ impl Writing {
         let mut desk = Desk {
             writer,
             telling,
+            prospects,
             written: Arc::clone(&written),
             begun: Instant::now(),
             last: Instant::now(),
@@ -125,10 +144,11 @@ impl Writing {
         self.thread.as_ref().is_some_and(JoinHandle::is_finished)
     }
 
-    /// Asks for everything to be made durable; the answer comes when it is, or with the first error.
-    pub(crate) fn finish(&self) -> Receiver<Result<(), String>> {
+    /// Asks for everything to be made durable; the answer comes when it is, or with the first error. `last`: nothing will follow, so
+    /// all parts are to have the same columns.
+    pub(crate) fn finish(&self, last: bool) -> Receiver<Result<(), String>> {
         let (answer, told) = mpsc::channel();
-        self.put(Write::Finish(answer));
+        self.put(Write::Finish { answer, last });
         told
     }
 
@@ -145,6 +165,8 @@ impl Writing {
 struct Desk {
     writer: Writer,
     telling: Arc<Telling>,
+    /// Told of what became of items the model had.
+    prospects: Arc<Mutex<Prospects>>,
     written: Arc<Written>,
     begun: Instant,
     last: Instant,
@@ -179,10 +201,14 @@ impl Desk {
         let began = Instant::now();
         match write {
             Write::Rows(items, head, body) => self.rows(&items, &head, body),
-            Write::Failed((number, name), reason) => self.failed(number, &name, &reason),
-            Write::Finish(answer) => {
+            Write::Failed((number, name), reason, blame) => self.failed(number, &name, &reason, blame),
+            Write::Finish { answer, last } => {
+                let done = self.commit();
+                if last && done.is_ok() {
+                    self.make_alike();
+                }
                 // Whoever asked may have gone.
-                let _ = answer.send(self.commit());
+                let _ = answer.send(done);
             }
         }
         self.spent(began);
@@ -201,14 +227,41 @@ impl Desk {
             let reason = format!("the worker's results cannot be used: {error}");
             (0..items.len()).map(|row| (row, reason.clone())).collect()
         });
-        self.written.rows.fetch_add((items.len() - refused.len()) as u64, Ordering::Relaxed);
+        let taken = (items.len() - refused.len()) as u64;
+        self.written.rows.fetch_add(taken, Ordering::Relaxed);
+        if taken > 0 {
+            self.prospects().on_success();
+        }
         for (row, reason) in refused {
             let (number, name) = &items[row];
-            self.failed(*number, name, &reason);
+            self.failed(*number, name, &reason, Blame::Model);
         }
     }
 
-    fn failed(&mut self, number: u64, name: &str, reason: &str) {
+    fn prospects(&self) -> MutexGuard<'_, Prospects> {
+        self.prospects.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Everything is durable: parts from before a column had its first value get it now. If that cannot be done, nothing is lost, and
+    /// no GPU should wait for it.
+    fn make_alike(&mut self) {
+        let written = Arc::clone(&self.written);
+        match self.writer.make_alike(&|| written.leaving.load(Ordering::Relaxed)) {
+            Ok(0) => {}
+            Ok(1) => self.telling.note("1 part was given the columns that were empty at first"),
+            Ok(many) => {
+                self.telling.note(format!("{many} parts were given the columns that were empty at first"));
+            }
+            Err(error) => self.telling.note(format!(
+                "not every part has all columns, so read them by name from all parts: {error}; no result is lost by this"
+            )),
+        }
+    }
+
+    fn failed(&mut self, number: u64, name: &str, reason: &str, blame: Blame) {
+        if blame == Blame::Model {
+            self.prospects().on_failure(reason);
+        }
         self.written.failed.fetch_add(1, Ordering::Relaxed);
         self.writer.fail(number, name, reason);
         self.names.push((name.to_owned(), reason.to_owned()));
