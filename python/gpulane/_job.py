@@ -88,7 +88,8 @@ def seed(n: Optional[int] = None) -> int:
 def rank() -> Tuple[int, int]:
     """Which of how many processes of one job this is: `(rank, world_size)`, and `(0, 1)` when there is but one.
 
-    From what torchrun sets, or else Slurm. Under gpulane Slurm's variables describe gpulane, not the job, and do not count.
+    From what torchrun sets, or else Slurm. Under gpulane Slurm's variables describe gpulane, not the job, and do not
+    count.
 
     >>> gpulane.rank()
     (0, 1)
