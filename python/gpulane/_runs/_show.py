@@ -1,0 +1,123 @@
+"""How a run is shown while somebody waits for it: a card in a notebook, gpulane's own view elsewhere.
+
+All of it happens in the thread that waits. Output of other threads would land in whichever cell is running."""
+
+from __future__ import annotations
+
+import contextlib
+import importlib
+import subprocess
+import sys
+import time
+from typing import TYPE_CHECKING, Any, Optional
+
+from ._binary import binary, environment
+
+if TYPE_CHECKING:
+    from ._run import Run
+
+__all__ = ["Quiet", "View", "cell", "view_of"]
+
+BETWEEN_S = 0.2
+"""A card is drawn at most five times a second."""
+LAST_WORDS_S = 5.0
+"""So long the program's view may take for its summary."""
+
+
+class View:
+    """Shows a run, or nothing: the base of the others."""
+
+    def tick(self) -> None:
+        """Time has gone by."""
+
+    def close(self) -> None:
+        """The run has ended."""
+
+    def leave(self) -> None:
+        """Nobody waits any more; the run goes on."""
+        self.close()
+
+
+class Quiet(View):
+    """Shows nothing."""
+
+
+class Card(View):
+    """One output of the running cell, replaced in place."""
+
+    def __init__(self, run: Run) -> None:
+        shown: Any = importlib.import_module("IPython.display")
+        self._html = shown.HTML
+        self._run = run
+        self._drawn = run._card()
+        self._at = time.monotonic()
+        self._handle: Any = shown.display(self._html(self._drawn), display_id=True)
+
+    def tick(self) -> None:
+        if time.monotonic() - self._at >= BETWEEN_S:
+            self._draw()
+
+    def close(self) -> None:
+        self._draw()
+
+    def _draw(self) -> None:
+        self._at = time.monotonic()
+        html = self._run._card()
+        if html != self._drawn and self._handle is not None:
+            self._drawn = html
+            self._handle.update(self._html(html))
+
+
+class Watch(View):
+    """`gpulane watch`, on this process's stderr: what a person at a terminal would see of the same run."""
+
+    def __init__(self, run: Run) -> None:
+        with contextlib.suppress(OSError, ValueError):
+            sys.stderr.flush()
+        self._process = subprocess.Popen(
+            [binary(), "watch", str(run.path)],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=sys.stderr,
+            start_new_session=True,
+            env=environment(),
+        )
+
+    def close(self) -> None:
+        try:
+            self._process.wait(LAST_WORDS_S)  # It ends by itself when the run has.
+        except BaseException as error:
+            self._process.terminate()
+            self._process.wait()
+            if not isinstance(error, subprocess.TimeoutExpired):
+                raise
+
+    def leave(self) -> None:
+        self._process.terminate()
+        self._process.wait()
+
+
+def view_of(run: Run, quiet: bool) -> View:
+    """The view that fits where we are."""
+    if quiet:
+        return Quiet()
+    if _kernel() is not None:
+        return Card(run)
+    try:
+        sys.stderr.fileno()
+    except (AttributeError, OSError, ValueError):
+        return Quiet()  # Captured by something that is no file: nobody watches it grow.
+    return Watch(run)
+
+
+def cell() -> Optional[int]:
+    """The number of the notebook's cell that is running, if one is."""
+    shell = _kernel()
+    return None if shell is None else int(shell.execution_count)
+
+
+def _kernel() -> Any:
+    """IPython's shell, where it runs as a notebook's kernel."""
+    module = sys.modules.get("IPython")
+    shell = module.get_ipython() if module is not None and hasattr(module, "get_ipython") else None
+    return shell if getattr(shell, "kernel", None) is not None else None
