@@ -25,6 +25,12 @@ class Model:
             def predict_batch(self, batch):
                 return self.net(batch.float() / 255).argmax(1)
 
+    >>> class Lengths(gpulane.Model):
+    ...     def predict_batch(self, batch):
+    ...         return [len(item) for item in batch]
+    >>> Lengths().predict_batch([b"one", b"three"])      # as `gpulane map` does with each batch
+    [3, 5]
+
     `setup` is called once per worker process, on its GPU (`CUDA_VISIBLE_DEVICES` holds no other); then
     `predict_batch` for every batch. Any class with these methods will do, and so will a plain function
     `predict_batch(batch)`; the attributes may be set on the function too.
