@@ -23,7 +23,7 @@ from ._binary import environment
 
 __all__ = ["Child", "interrupts_later"]
 
-LEASH = 'read -r word; test "$word" = done || kill -TERM "$1"'
+LEASH = 'read -r pid && { read -r word; test "$word" = done || kill -TERM "$pid"; }'
 """Run by `sh`. No word but an end of file: whoever held the other end is gone."""
 
 AT_EXIT_S = 30.0
@@ -39,39 +39,36 @@ class Child:
     """A running `gpulane`. `leashed`: it ends with this process, however that ends."""
 
     def __init__(self, argv: List[str], *, leashed: bool, stdin: Optional[IO[bytes]] = None) -> None:
+        self.leashed = leashed
         self.code: Optional[int] = None
         """How it exited, once `ended` is set; negative: by that signal."""
+        self.said = ""
+        """What it wrote to stderr, once `ended` is set."""
         self.heard = False
         """It has printed an event: the run has begun."""
         self.stirred = threading.Event()
         """It has begun, or ended without."""
         self.ended = threading.Event()
-        self._leash: Optional[_Leash] = None
+        # First, so that there is next to no time in which the child is not on it.
+        self._leash = _Leash() if leashed else None
         # A file, not a pipe: nobody has to read it while it is written.
-        self._said = tempfile.TemporaryFile(prefix="gpulane-")
-        self._process = subprocess.Popen(
-            argv,
-            stdin=subprocess.DEVNULL if stdin is None else stdin,
-            stdout=subprocess.PIPE,
-            stderr=self._said,
-            start_new_session=True,
-            env=environment(),
-        )
-        threading.Thread(target=self._listen, name="gpulane", daemon=True).start()
+        self._stderr = tempfile.TemporaryFile(prefix="gpulane-")
+        try:
+            self._process = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL if stdin is None else stdin,
+                stdout=subprocess.PIPE,
+                stderr=self._stderr,
+                start_new_session=True,
+                env=environment(),
+            )
+        except BaseException:
+            self.let_go()
+            raise
+        if self._leash is not None:
+            self._leash.tie(self._process.pid)
         _living.add(self)
-        if leashed:
-            try:
-                self._leash = _Leash(self._process.pid)
-            except BaseException:
-                self.signal(signal.SIGTERM)
-                raise
-            if self.ended.is_set():
-                self.let_go()  # It was quicker than its leash.
-
-    def said(self) -> str:
-        """What it wrote to stderr so far."""
-        size = os.fstat(self._said.fileno()).st_size
-        return os.pread(self._said.fileno(), size, 0).decode(errors="replace").strip()
+        threading.Thread(target=self._listen, name="gpulane", daemon=True).start()
 
     def signal(self, number: int) -> None:
         """Sends it a signal, unless it has ended."""
@@ -92,9 +89,10 @@ class Child:
         self.ended.wait(AT_EXIT_S)
 
     def let_go(self) -> None:
-        """Lets it live on without us."""
+        """Takes it off its leash."""
         if self._leash is not None:
             self._leash.untie()
+            self._leash = None
 
     def _listen(self) -> None:
         """The thread of this child. What it prints says only that it has begun: the journal has the events."""
@@ -105,21 +103,23 @@ class Child:
                 self.heard = True
                 self.stirred.set()
         self.code = self._process.wait()
+        with self._stderr as file:
+            file.seek(0)
+            self.said = file.read().decode(errors="replace").strip()
         self.ended.set()
         self.stirred.set()
         self.let_go()
 
 
 class _Leash:
-    """Asks process `pid` to stop when this process has ended, unless untied before."""
+    """Asks a process to stop when this one has ended, unless untied before."""
 
-    def __init__(self, pid: int) -> None:
+    def __init__(self) -> None:
         waits, self._end = os.pipe()
-        self._lock = threading.Lock()
         _held.add(self._end)
         try:
-            self._shell: subprocess.Popen[bytes] = subprocess.Popen(
-                ["/bin/sh", "-c", LEASH, "gpulane-leash", str(pid)],
+            self._shell = subprocess.Popen(
+                ["/bin/sh", "-c", LEASH, "gpulane-leash"],
                 stdin=waits,
                 stdout=subprocess.DEVNULL,
                 stderr=subprocess.DEVNULL,
@@ -132,14 +132,17 @@ class _Leash:
         finally:
             os.close(waits)
 
+    def tie(self, pid: int) -> None:
+        self._write(f"{pid}\n")
+
     def untie(self) -> None:
-        with self._lock:
-            if self._end not in _held:
-                return
-            with contextlib.suppress(OSError):
-                os.write(self._end, b"done\n")
-            self._close()
+        self._write("done\n")
+        self._close()
         self._shell.wait()
+
+    def _write(self, line: str) -> None:
+        with contextlib.suppress(OSError):  # Somebody killed the shell: then there is no leash.
+            os.write(self._end, line.encode())
 
     def _close(self) -> None:
         _held.discard(self._end)
@@ -176,7 +179,7 @@ def _forget_leashes() -> None:
 
 def _end_all() -> None:
     """The interpreter ends, and with it what it runs."""
-    mine = [child for child in _living if child._leash is not None and not child.ended.is_set()]
+    mine = [child for child in _living if child.leashed and not child.ended.is_set()]
     for child in mine:
         child.signal(signal.SIGTERM)
     for child in mine:

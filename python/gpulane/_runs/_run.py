@@ -68,6 +68,7 @@ class Run:
         # Threads may look at one run; the fold must see each event once.
         self._lock = threading.Lock()
         self._child: Optional[Child] = None
+        self._quiet = False
         self._stopping = False
         self._shown_in: Optional[int] = None
         self._look()
@@ -100,8 +101,9 @@ class Run:
         """All jobs by name, in the order of the plan."""
         return {name: self._job(job) for name, job in self._look().jobs.items()}
 
-    def wait(self, timeout: Optional[float] = None, *, quiet: bool = False) -> Run:
-        """Waits for its end and shows how it goes. Returns the run itself, whatever became of it: see `ok`, `check()`.
+    def wait(self, timeout: Optional[float] = None, *, quiet: Optional[bool] = None) -> Run:
+        """Waits for its end and shows how it goes, unless `quiet` here or when it was started. Returns the run itself,
+        whatever became of it: see `ok`, `check()`.
 
         `timeout`, in seconds: then TimeoutError, and the run goes on. An interrupt (Ctrl-C, the notebook's stop
         button) ends a run that was started here, with everything it started; a second one kills what takes its
@@ -111,6 +113,7 @@ class Run:
         if child is None:
             return self
         deadline = None if timeout is None else time.monotonic() + timeout
+        quiet = self._quiet if quiet is None else quiet
         view = view_of(self, quiet)
         self._shown_in = None if quiet else cell()
         try:
@@ -122,9 +125,7 @@ class Run:
             if not mine:
                 raise
             self._stop(child, view)
-            raise KeyboardInterrupt(
-                f"{self.path} was stopped; gpulane.Run({str(self.path)!r}).resume() goes on"
-            ) from None
+            raise KeyboardInterrupt(_stopped(self._place())) from None
         finally:
             if not mine:
                 child.signal(15)  # It only looks.
@@ -145,7 +146,7 @@ class Run:
                 f"  {failure.get('job') or failure.get('item')}: {failure.get('message') or failure['reason']}"
             )
         if self._child is not None and self._child.ended.is_set() and self._child.code not in (0, 3):
-            lines.append(self._child.said())
+            lines.append(self._child.said)
         raise RunFailed("\n".join(filter(None, lines)))
 
     def stop(self) -> Run:
@@ -178,8 +179,8 @@ class Run:
             return self
         _refuse(child)
         self._plan = plan_of(self.path)
-        self._adopt(child)
-        return self.wait(quiet=quiet) if wait else self
+        self._adopt(child, quiet)
+        return self.wait() if wait else self
 
     def results(self, stage: Optional[str] = None, *, as_: Optional[str] = None) -> Any:
         """What it has brought so far.
@@ -249,10 +250,9 @@ class Run:
 
     # What follows is for this package alone.
 
-    def _adopt(self, child: Child) -> None:
+    def _adopt(self, child: Child, quiet: bool) -> None:
         """Takes a process for the one that works on this run."""
-        self._child = child
-        self._stopping = False
+        self._child, self._quiet, self._stopping = child, quiet, False
 
     def _place(self) -> str:
         """Its directory as a person writes it here."""
@@ -374,13 +374,22 @@ def begin(argv: List[str], **how: Any) -> Child:
     return child
 
 
-def start(argv: List[str], path: Path, *, wait: bool, quiet: bool, **how: Any) -> Run:
-    """Starts a run in the directory that its arguments name."""
-    child = begin(argv, **how)
+def start(argv: List[str], path: Path, *, quiet: bool, **how: Any) -> Run:
+    """Starts a run in the directory that its arguments name, and waits until it has begun."""
+    try:
+        child = begin(argv, **how)
+    except KeyboardInterrupt:
+        if (path / "journal.jsonl").exists():
+            raise KeyboardInterrupt(_stopped(str(path))) from None
+        raise
     _refuse(child)
     run = Run(path)
-    run._adopt(child)
-    return run.wait(quiet=quiet) if wait else run
+    run._adopt(child, quiet)
+    return run
+
+
+def _stopped(place: str) -> str:
+    return f"stopped; gpulane.Run({place!r}).resume() goes on"
 
 
 def flags(options: Mapping[str, Any]) -> List[str]:
@@ -403,7 +412,7 @@ def _refuse(child: Child) -> None:
         return
     child.ended.wait()
     kinds: Dict[Optional[int], Type[GpulaneError]] = {2: PlanError, 5: ResourcesMissing}
-    raise kinds.get(child.code, GpulaneError)(child.said() or f"gpulane ended with {child.code} and said nothing")
+    raise kinds.get(child.code, GpulaneError)(child.said or f"gpulane ended with {child.code} and said nothing")
 
 
 def _step(deadline: Optional[float]) -> float:

@@ -78,8 +78,8 @@ def run(
             os.path.abspath(file) if str(file).startswith("-") else str(file),
         ]
         # Only until it has begun: the plan is frozen then, and its file not needed.
-        begun = _started(argv, path, made)
-    return begun.wait(quiet=quiet) if wait else begun
+        begun = _started(argv, path, made, quiet)
+    return begun.wait() if wait else begun
 
 
 def map(
@@ -118,13 +118,11 @@ def map(
     settings: Dict[str, Any] = {"out": os.fspath(out), "decode": decode, "batch": batch, "format": format}
     settings.update(gpus=_gpus(gpus), lanes=lanes, wait=wait_for, python=python or sys.executable or None, **options)
     argv = [binary(), "map", "--json", *flags(settings), "--", target_of(model), *words]
-    if not listed:
-        return start(argv, Path(out), wait=wait, quiet=quiet)
     with tempfile.TemporaryFile(prefix="gpulane-") as lines:
         lines.write("".join(f"{line}\n" for line in listed).encode("utf-8", "surrogateescape"))
         lines.seek(0)
-        begun = start(argv, Path(out), wait=False, quiet=quiet, stdin=lines)
-    return begun.wait(quiet=quiet) if wait else begun
+        begun = start(argv, Path(out), quiet=quiet, stdin=lines)
+    return begun.wait() if wait else begun
 
 
 def _of_command(
@@ -179,9 +177,9 @@ def _directory(run_dir: Optional[AnyPath], name: str) -> Tuple[Path, bool]:
     raise GpulaneError(f"runs/ has a thousand runs of {safe} that began at {stamp}; give run_dir=")
 
 
-def _started(argv: List[str], path: Path, made: bool) -> Run:
+def _started(argv: List[str], path: Path, made: bool, quiet: bool) -> Run:
     try:
-        return start(argv, path, wait=False, quiet=True)
+        return start(argv, path, quiet=quiet)
     except BaseException:
         if made:
             with contextlib.suppress(OSError):
