@@ -89,9 +89,8 @@ class Form:
                 raise ValueError(f"{expected.name} of {self._whose} must be a tensor, not a {type(leaf).__name__}")
             shape = tuple(leaf.shape)
             if leaf.dtype != expected.dtype:
-                raise ValueError(
-                    f"{expected.name} of {self._whose} is {leaf.dtype}, its example {expected.dtype}; convert it by `.to`"
-                )
+                seen = f"{expected.name} of {self._whose} is {leaf.dtype}, its example {expected.dtype}"
+                raise ValueError(f"{seen}: convert it with `.to`")
             if not expected.batched:
                 if shape != expected.rest:
                     raise ValueError(self._other_shape(expected, shape))

@@ -142,7 +142,7 @@ class _Preparation:
             captured.fill(leaves, captured.size)
             wrong = says(torch, captured.replay(captured.size, copy=True), expected, tolerance)
             if wrong:
-                which = "" if number == 0 else ", on other data than the example"
+                which = "" if number == 0 else ", on other data than the example,"
                 raise CannotCapture(f"the graph's answers differ from the model's own{which} {wrong}")
         if proof.partial is None or not self._player.fills_up:
             return []
