@@ -253,7 +253,8 @@ class Driver(unittest.TestCase):
 
     def test_nvml_that_does_not_know_us(self) -> None:
         for processes in ({1: GB}, {os.getpid(): _nvml.NOT_AVAILABLE}, {}):
-            with self.subTest(processes=processes), mock.patch("ctypes.CDLL", lambda name: FakeNvml(processes, GB)):
+            nvml = mock.Mock(return_value=FakeNvml(processes, GB))
+            with self.subTest(processes=processes), mock.patch("ctypes.CDLL", nvml):
                 self.assertEqual(_nvml.read(["a"]), _nvml.Reading(None, GB))
 
     def test_nvml_that_is_missing_or_refuses(self) -> None:
