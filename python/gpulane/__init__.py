@@ -20,7 +20,7 @@ else: each name brings what it needs when it is first used.
 
 TYPE_CHECKING = False  # As typing has it; type checkers know the name, and `typing` itself is not light.
 if TYPE_CHECKING:
-    from typing import Any, List
+    from typing import List
 
     from ._cleanup import cleanup
     from ._concurrent import concurrent
@@ -64,15 +64,17 @@ _ROOMS = {
 """Which module has which name."""
 
 
-def __getattr__(name: str) -> "Any":
-    room = _ROOMS.get(name)
-    if room is None:
-        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
-    from importlib import import_module
+if not TYPE_CHECKING:  # Type checkers would take it for a promise that every name is here.
 
-    value = getattr(import_module(room, __name__), name)
-    globals()[name] = value  # From now on it is found without asking here.
-    return value
+    def __getattr__(name):
+        room = _ROOMS.get(name)
+        if room is None:
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        from importlib import import_module
+
+        value = getattr(import_module(room, __name__), name)
+        globals()[name] = value  # From now on it is found without asking here.
+        return value
 
 
 def __dir__() -> "List[str]":

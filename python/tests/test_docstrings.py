@@ -19,8 +19,12 @@ from unittest import mock
 import gpulane
 from gpulane import _cleanup
 
+from .real_gpulane import BUILT
+
 NEEDS: Dict[str, Tuple[str, ...]] = {"load_ipython_extension": ("IPython",)}
 """Packages without which an example cannot be tried."""
+
+RUN_THE_PROGRAM = ("map", "run")
 
 
 class Docstrings(unittest.TestCase):
@@ -31,9 +35,8 @@ class Docstrings(unittest.TestCase):
         os.chdir(folder.name)
         outside = ("GPULANE_", "SLURM_", "RANK", "WORLD_SIZE")
         clean = {name: value for name, value in os.environ.items() if not name.startswith(outside)}
-        # Where the program is may come from outside.
-        if "GPULANE_BINARY" in os.environ:
-            clean["GPULANE_BINARY"] = os.environ["GPULANE_BINARY"]
+        if BUILT is not None:
+            clean["GPULANE_BINARY"] = str(BUILT)
         for patch in (mock.patch.dict(os.environ, clean, clear=True), mock.patch.object(sys, "argv", ["train.py"])):
             patch.start()
             self.addCleanup(patch.stop)
@@ -51,6 +54,8 @@ class Docstrings(unittest.TestCase):
         missing = [package for package in NEEDS.get(name, ()) if importlib.util.find_spec(package) is None]
         if missing:
             self.skipTest(f"the example of gpulane.{name} needs {missing[0]}")
+        if name in RUN_THE_PROGRAM and BUILT is None:
+            self.skipTest(f"the example of gpulane.{name} needs a gpulane that is built")
         _cleanup._calls.clear()
         runner = doctest.DocTestRunner(optionflags=doctest.ELLIPSIS | doctest.NORMALIZE_WHITESPACE)
         said: List[str] = []
