@@ -13,7 +13,7 @@ import threading
 import types
 import warnings
 from collections import deque
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from typing import Any, Callable, Deque, Dict, Iterator, List, Optional, Tuple
 
 POISON = math.nan
@@ -427,14 +427,14 @@ def make_torch(seed: int = 0, available: bool = True) -> Any:
     torch.arange = lambda count, dtype, device: empty((count,), dtype, device).fill([float(n) for n in range(count)])
 
     @contextmanager
-    def no_grad(_: bool = True) -> Iterator[None]:
+    def no_grad() -> Iterator[None]:
         machine.no_grad += 1
         try:
             yield
         finally:
             machine.no_grad -= 1
 
-    torch.no_grad, torch.inference_mode = no_grad, no_grad
+    torch.no_grad, torch.inference_mode = no_grad, lambda on: no_grad() if on else nullcontext()
     torch.cuda = _cuda(machine, available)
     return torch
 
@@ -463,7 +463,7 @@ def _cuda(machine: Machine, available: bool) -> Any:
 
         def __enter__(self) -> None:
             synchronize()
-            machine.current = self.stream
+            self.before, machine.current = machine.current, self.stream
             machine.capturing = self.graph
             machine.graphs.append(self.graph)
             machine.log.append(("capture", self.graph, self.stream))
@@ -472,7 +472,7 @@ def _cuda(machine: Machine, available: bool) -> Any:
             machine.capturing = None
             if self.graph.broken:  # As some versions do, the current stream is left behind.
                 raise RuntimeError("operation failed due to a previous error during capture")
-            machine.current = machine.default
+            machine.current = self.before
 
     return types.SimpleNamespace(
         is_available=lambda: available,

@@ -150,6 +150,26 @@ class Order(OnFakeGpu):
             self.assertIs(torch.cuda.current_stream(), torch.machine.streams[30])
             self.assertEqual((a + b).tolist(), flat(5, 6, each=lambda a: 3 * a + 5))
 
+    def test_graphs_are_started_before_models_that_keep_the_processor_busy(self) -> None:
+        torch = self.start()
+
+        def slow(x: Any) -> Any:
+            torch.machine.log.append(("called", None, torch.machine.current))
+            return x + x.total().item()
+
+        fast, _ = self.seen([slow, double], self.rows(1, 2))
+        torch.machine.log.clear()
+        fast(self.rows(3, 4))
+        self.assertEqual([what for what, _, _ in torch.machine.log], ["copy", "replay", "called"])
+
+    def test_a_model_may_write_into_what_it_gets(self) -> None:
+        self.start()
+        fast = self.make([lambda x: x.copy_(x * 2.0)], self.rows(1, 2))
+        self.assertEqual(fast.how, ["graph"])
+        given = self.rows(3, 4)
+        self.assertEqual(fast(given)[0].tolist(), flat(3, 4, each=lambda a: 2 * a))
+        self.assertEqual(given.tolist(), flat(3, 4, each=lambda a: a), "the caller's own is left alone")
+
     def test_streams_are_taken_that_nobody_here_has(self) -> None:
         torch = self.start()
         first = self.make([double] * 6, self.rows(1), depth=2)
@@ -280,6 +300,11 @@ class Tickets(OnFakeGpu):
         kept, copied = fast(self.rows(1), copy=False)[0], fast(self.rows(1))[0]
         fast(self.rows(5))
         self.assertEqual((kept.tolist(), copied.tolist()), ([10.0, 11.0], [2.0, 3.0]))
+
+    def test_without_copies_the_pieces_of_a_large_input_still_do_not_overwrite_each_other(self) -> None:
+        self.start()
+        fast = self.make([double], self.rows(1, 2))
+        self.assertEqual(fast(self.rows(1, 2, 3), copy=False)[0].tolist(), flat(1, 2, 3, each=lambda a: 2 * a))
 
 
 if __name__ == "__main__":
