@@ -27,11 +27,16 @@ if TYPE_CHECKING:
     from ._job import config, done, log, out, rank, seed
     from ._magic import load_ipython_extension
     from ._model import Model
-    from ._runs import map, run
+    from ._runs import GpulaneError, PlanError, ResourcesMissing, Run, RunFailed, map, run
     from ._stage import stage
 
 __all__ = [
+    "GpulaneError",
     "Model",
+    "PlanError",
+    "ResourcesMissing",
+    "Run",
+    "RunFailed",
     "cleanup",
     "concurrent",
     "config",
@@ -47,7 +52,12 @@ __all__ = [
 ]
 
 _ROOMS = {
+    "GpulaneError": "._runs",
     "Model": "._model",
+    "PlanError": "._runs",
+    "ResourcesMissing": "._runs",
+    "Run": "._runs",
+    "RunFailed": "._runs",
     "cleanup": "._cleanup",
     "concurrent": "._concurrent",
     "config": "._job",

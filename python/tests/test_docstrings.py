@@ -43,6 +43,9 @@ class Docstrings(unittest.TestCase):
 
     def test_every_promised_name_has_an_example_that_holds(self) -> None:
         for name in gpulane.__all__:
+            value = getattr(gpulane, name)
+            if name == "Run" or (inspect.isclass(value) and issubclass(value, Exception)):
+                continue  # Errors are raised, and runs returned; `run` and `map` show how.
             with self.subTest(name=name):
                 self.try_example(name)
 
@@ -68,6 +71,7 @@ class Docstrings(unittest.TestCase):
     def test_every_public_function_of_a_name_has_a_docstring(self) -> None:
         for name in gpulane.__all__:
             value = getattr(gpulane, name)
+            self.assertTrue(inspect.getdoc(value), name)
             for member, inner in vars(value).items() if inspect.isclass(value) else ():
                 if inspect.isfunction(inner) and not member.startswith("_"):
                     with self.subTest(name=f"{name}.{member}"):
