@@ -3,9 +3,9 @@
 
     scripts/wheel.py [--compiler zig|system] [--python PYTHON...] [--skip-build]
 
-By default zig links it against an old glibc (manylinux2014); where zig cannot, the machine's own compiler does, the wheel
-is then for systems at least as new as this one, and that is said. Tried with two versions of Python where two are
-found: what is in it, the program, the import, the demo and a map. Exits with 1 if something does not hold.
+By default zig links it against an old glibc (manylinux2014); where zig cannot, the machine's own compiler does, the
+wheel is then for systems at least as new as this one, and that is said. Tried with two versions of Python where two
+are found: what is in it, the program, the import, the demo and a map. Exits with 1 if something does not hold.
 """
 
 from __future__ import annotations
@@ -79,7 +79,7 @@ def build(compiler: str | None) -> bool:
     for each in [compiler] if compiler else ["zig", "system"]:
         shutil.rmtree(OUT, ignore_errors=True)
         how = ["--zig", "--compatibility", "manylinux2014"] if each == "zig" else ["--compatibility", "linux"]
-        argv = [TOOLS / "maturin", "build", "--release", "--locked", "--out", OUT, *how]
+        argv = [str(TOOLS / "maturin"), "build", "--release", "--locked", "--out", str(OUT), *how]
         # maturin looks for zig and its own helpers on the path.
         environment = {**os.environ, "PATH": f"{TOOLS}{os.pathsep}{os.environ['PATH']}"}
         if subprocess.run(argv, cwd=ROOT, env=environment).returncode == 0:
@@ -102,9 +102,8 @@ def contents(wheel: Path) -> Iterator[str]:
     if len(program) != 1:
         yield "the program is not in it"
     package = ROOT / "python"
-    wanted = {
-        str(path.relative_to(package)) for path in package.glob("gpulane/**/*") if path.suffix in (".py", ".typed")
-    }
+    files = [path for path in package.glob("gpulane/**/*") if path.suffix == ".py" or path.name == "py.typed"]
+    wanted = {str(path.relative_to(package)) for path in files}
     for name in sorted(wanted - names):
         yield f"{name} is not in it"
     for name in sorted(names):
@@ -136,9 +135,7 @@ def pythons() -> list[str]:
 
 def works(python: Path) -> bool:
     """Whether it can make environments: launchers of version managers and bare system Pythons cannot."""
-    done = subprocess.run(
-        [python, "-c", "import venv, ensurepip"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-    )
+    done = subprocess.run([python, "-c", "import venv, ensurepip"], capture_output=True)
     return done.returncode == 0
 
 
@@ -155,18 +152,7 @@ def tried(wheel: Path, python: str) -> Iterator[str]:
             "gpulane --version": [program, "--version"],
             "import gpulane": [str(fresh / "bin" / "python"), "-c", IMPORTED],
             "gpulane demo": [program, "demo"],
-            "gpulane map": [
-                program,
-                "map",
-                "words.py:count",
-                "a.txt",
-                "--gpus",
-                "none",
-                "--format",
-                "jsonl",
-                "--out",
-                "out",
-            ],
+            "gpulane map": [program, "map", "words.py:count", "a.txt", *"--gpus none --format jsonl --out out".split()],
         }
         say(f"trying it with {python}")
         # As after `activate`, and with nothing of ours to be found by accident.
