@@ -288,8 +288,7 @@ class Memory(OnGpu):
         fast = self.make(models, x)
         expected = [self.eager(model, x) for model in models]
         for _ in range(3):
-            torch._C._cuda_clearCublasWorkspaces()
-            torch.cuda.empty_cache()
+            gpulane.cleanup(quiet=True)
             garbage = [torch.full((8 << 20,), float("nan"), device="cuda") for _ in range(8)]
             for answer, right in zip(fast(x), expected):
                 self.assert_close(answer, right, 2e-2)

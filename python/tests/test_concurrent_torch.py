@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
 import importlib.util
 import math
+import os
+import re
+import subprocess
+import sys
 import unittest
 import warnings
-from typing import Any, List
+from pathlib import Path
+from typing import Any, Dict, List
 
 import gpulane
 from gpulane._concurrent._capture import like, steady_casts
@@ -15,6 +21,7 @@ from gpulane._concurrent._form import Form
 from gpulane._concurrent._weights import Weights
 
 HERE = importlib.util.find_spec("torch") is not None
+ROOT = Path(__file__).resolve().parents[2]
 
 
 @unittest.skipUnless(HERE, "torch is not installed")
@@ -124,6 +131,26 @@ class WithTorch(unittest.TestCase):
             with steady_casts(torch):
                 self.assertFalse(torch.is_autocast_cache_enabled())
             self.assertTrue(torch.is_autocast_cache_enabled())
+
+    def test_what_the_docs_show_runs(self) -> None:
+        text = (ROOT / "docs" / "concurrent.md").read_text(encoding="utf-8")
+        blocks = re.findall(r"```python\n(.*?)```", text, re.DOTALL)
+        self.assertGreater(len(blocks), 4)
+        space: Dict[str, Any] = {}
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for block in blocks[:-1]:
+                exec(block, space)
+            self.assertEqual(len(asyncio.run(space["serve"](self.torch.rand(3, 64, device=space["device"])))), 4)
+            exec(blocks[-1], space)
+
+    def test_the_example_runs(self) -> None:
+        command = [sys.executable, str(ROOT / "examples" / "several_models.py"), "60"]
+        ended = subprocess.run(
+            command, env={**os.environ, "PYTHONPATH": str(ROOT / "python")}, capture_output=True, text=True
+        )
+        self.assertEqual(ended.returncode, 0, ended.stderr)
+        self.assertIn("60 pictures in", ended.stdout)
 
 
 if __name__ == "__main__":
