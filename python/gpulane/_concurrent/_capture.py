@@ -17,6 +17,10 @@ from ._form import Form
 __all__ = ["CannotCapture", "Captured", "like", "steady_casts", "warm_up"]
 
 
+_one_at_a_time = threading.RLock()
+"""torch allows one capture in a process at a time, whichever thread does it. One within another is torch's to refuse."""
+
+
 class CannotCapture(Exception):
     """Why a model cannot be a graph. For a person; it goes on without one."""
 
@@ -32,7 +36,8 @@ class Captured:
         self._inputs = inputs
         self.size = next(int(leaf.shape[0]) for number, leaf in enumerate(inputs) if form.batched(number))
         self._graph = torch.cuda.CUDAGraph()
-        answer = _record(torch, self._graph, lambda: form.call(model, inputs), stream, pool)
+        with _one_at_a_time:
+            answer = _record(torch, self._graph, lambda: form.call(model, inputs), stream, pool)
         try:
             self._outputs, self.rebuild = take_apart(answer, torch.Tensor)
         except UnknownAnswer as unknown:
