@@ -5,9 +5,11 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import io
+import os
 import re
 import types
 import unittest
+from pathlib import Path
 from typing import Any, Callable, Dict, List, Optional
 from unittest import mock
 
@@ -129,6 +131,39 @@ class InIPython(unittest.TestCase):
         self.assertTrue(any(isinstance(each, held) for each in gc.get_objects()))
         self.run_cell("import gpulane; gpulane.cleanup(quiet=True); None")
         self.assertFalse(any(isinstance(each, held) for each in gc.get_objects()))
+
+
+@unittest.skipUnless(
+    importlib.util.find_spec("nbclient") and importlib.util.find_spec("ipykernel"), "nbclient is not installed"
+)
+class InAKernel(unittest.TestCase):
+    """The same in a notebook."""
+
+    def test_cells_of_a_notebook(self) -> None:
+        import nbformat
+        from nbclient import NotebookClient
+        from nbclient.exceptions import CellExecutionError
+
+        sources = [
+            "%load_ext gpulane",
+            "%%gpu_stage blur\nimage = 6 * 7",
+            "image",
+            "%%gpu_stage sharpen\n1 / 0",
+            "image",
+        ]
+        cells = [nbformat.v4.new_code_cell(source) for source in sources]
+        notebook = nbformat.v4.new_notebook(cells=cells)
+        client = NotebookClient(notebook, timeout=120, kernel_name="python3")
+        with mock.patch.dict(os.environ, PYTHONPATH=str(Path(__file__).resolve().parent.parent)):
+            with self.assertRaisesRegex(CellExecutionError, "sharpen: ZeroDivisionError"):
+                client.execute()
+        _, blur, image, sharpen, after = (cell.outputs for cell in notebook.cells)
+        self.assertRegex(blur[0].text, r"^blur: .* stage complete\n$")
+        self.assertEqual(image[0].data["text/plain"], "42")
+        shown = [output.get("ename") or output.get("text") for output in sharpen]
+        self.assertEqual((shown[0], shown[-1], len(shown)), ("ZeroDivisionError", "StageFailed", 3))
+        self.assertRegex(shown[1], r"stage failed: ZeroDivisionError\n$")
+        self.assertEqual(after, [], "a notebook that is run as a whole stops at a stage that failed")
 
 
 if __name__ == "__main__":
