@@ -456,6 +456,10 @@ def _cuda(machine: Machine, available: bool) -> Any:
         machine.no_wait_in_capture()
         machine.drain(lambda: not any(each.queue for each in machine.streams))
 
+    def watch(mode: int) -> None:
+        warnings.warn("Synchronization debug mode is a prototype feature and does not yet detect all …", stacklevel=2)
+        machine.sync_mode = mode
+
     class capture:  # noqa: N801 - as torch calls it
         def __init__(self, graph: Graph, pool: Any, stream: Stream, capture_error_mode: str) -> None:
             self.graph, self.stream = graph, stream
@@ -488,5 +492,5 @@ def _cuda(machine: Machine, available: bool) -> Any:
         synchronize=synchronize,
         empty_cache=lambda: _count(machine, "caches_emptied"),
         get_sync_debug_mode=lambda: machine.sync_mode,
-        set_sync_debug_mode=lambda mode: setattr(machine, "sync_mode", mode),
+        set_sync_debug_mode=watch,
     )

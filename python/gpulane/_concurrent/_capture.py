@@ -18,7 +18,7 @@ __all__ = ["CannotCapture", "Captured", "like", "steady_casts", "warm_up"]
 
 
 _one_at_a_time = threading.RLock()
-"""torch allows one capture in a process at a time, whichever thread does it. One within another is torch's to refuse."""
+"""torch allows one capture in a process at a time, whatever the thread. One within another is torch's to refuse."""
 
 
 class CannotCapture(Exception):
@@ -113,6 +113,7 @@ def _watching_for_waits(torch: Any) -> Iterator[List[str]]:
 
         warnings.showwarning = show
         warnings.filterwarnings("always", message=".*synchronizing CUDA operation")
+        warnings.filterwarnings("ignore", message="Synchronization debug mode is a prototype")
         torch.cuda.set_sync_debug_mode(1)
         try:
             yield places
