@@ -199,6 +199,14 @@ class Cleanup(unittest.TestCase):
         self.assertEqual((freed.measured, freed.context, freed.device), (None, None, 4 * GB))
         self.assertIn("4.00 GB of the GPU in use by all processes together", str(freed))
 
+    def test_a_figure_that_cannot_be_ours_is_not_believed(self) -> None:
+        self.machine.move(torch_live=GB)
+        with libraries(fake_torch(self.machine)), mock.patch.object(
+            _nvml, "read", lambda buses: _nvml.Reading(GB // 2, 4 * GB)
+        ):
+            freed = self.clean()
+        self.assertEqual((freed.measured, freed.context, freed.device), (None, None, 4 * GB))
+
     def test_it_is_printed_unless_quiet(self) -> None:
         with libraries(), contextlib.redirect_stderr(io.StringIO()) as said:
             gpulane.cleanup(quiet=True)

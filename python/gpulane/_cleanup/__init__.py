@@ -87,10 +87,12 @@ def _sum_up(
     told: List[Library], before: Optional[_nvml.Reading], after: Optional[_nvml.Reading], failures: List[str]
 ) -> Freed:
     measured = context = device = None
+    held = sum(library.held for library in told)
     if before is not None and after is not None:
-        if before.mine is not None and after.mine is not None:
+        # Less than the libraries hold cannot be ours: in a container, another process of the host with our number.
+        if before.mine is not None and after.mine is not None and after.mine >= held:
             measured = max(0, before.mine - after.mine)
-            context = max(0, after.mine - sum(library.held for library in told))
+            context = after.mine - held
         else:
             device = after.device
     return Freed(tuple(told), measured, context, device, tuple(dict.fromkeys(failures)))
