@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import importlib.util
 import os
+import re
 import signal
 import textwrap
 import time
@@ -147,20 +148,20 @@ class Notebooks(WithGpulane):
         said = self.kernel.finish(self.sleepers(), on_card=self.kernel.manager.interrupt_kernel)
         self.assertEqual(said.error, "KeyboardInterrupt: stopped; gpulane.Run('slow').resume() goes on")
         self.assertIn("interrupted", said.html[-1])
-        self.assertEqual(processes(self.folder), [])
+        self.assertEqual(processes(self.folder / "slow"), [])
         resumed = self.kernel.run('_runs.Run("slow").resume().state')
         self.assertEqual((resumed.error, resumed.result), ("", "'succeeded'"))
 
     def test_a_killed_kernel_leaves_nothing(self) -> None:
         self.sleepers()
         os.kill(self.kernel.pid, signal.SIGKILL)
-        until(lambda: not processes(self.folder), "nothing is left")
+        until(lambda: not processes(self.folder / "slow"), "nothing is left")
         self.assertEqual(self.state(), "interrupted")
 
     def test_a_restarted_kernel_leaves_nothing(self) -> None:
         self.sleepers()
         self.kernel.manager.restart_kernel(now=True)
-        until(lambda: not processes(self.folder), "nothing is left")
+        until(lambda: not processes(self.folder / "slow"), "nothing is left")
         self.assertEqual(self.state(), "interrupted")
 
     def state(self) -> str:
@@ -228,6 +229,46 @@ class Notebooks(WithGpulane):
         self.kernel.run('run = gpulane.run(command=["true"], sets={"lr": [1, 2]}, gpus="none", quiet=True)')
         said = self.kernel.run('table = run.results()\ntype(table).__name__, list(table["lr"]), list(table["status"])')
         self.assertEqual(said.result, "('DataFrame', [1, 2], ['succeeded', 'succeeded'])")
+
+    @unittest.skipUnless(importlib.util.find_spec("pyarrow"), "pyarrow is not installed")
+    def test_results_of_a_map_are_parquet_and_a_table(self) -> None:
+        self.write("count.py", "def count(texts):\n    return [len(text) for text in texts]\n")
+        names = [self.write(f"{number}.txt", "x" * number).name for number in (3, 1, 2)]
+        said = self.kernel.run(
+            f"""
+            table = gpulane.map("count.py:count", {names!r}, out="out", decode="text", gpus="none").results(as_="arrow")
+            table.to_pydict()
+            """
+        )
+        self.assertEqual((said.error, said.result), ("", f"{{'item': {names!r}, 'result': [3, 1, 2]}}"))
+
+
+@unittest.skipIf(bool(MISSING), WHY)
+class Shown(WithGpulane):
+    """What documents show is what works."""
+
+    def test_the_cells_of_the_page_on_notebooks(self) -> None:
+        text = (ROOT / "docs" / "notebooks.md").read_text(encoding="utf-8")
+        cells = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
+        self.assertGreater(len(cells), 5)
+        kernel = Kernel()
+        self.addCleanup(kernel.close)
+        said = []
+        for cell in cells:
+            said.append(kernel.run(cell))
+            self.assertEqual(said[-1].error, "", cell)
+        self.assertTrue(any("uses what only this notebook has: scale." in each.text for each in said))
+
+    def test_the_example(self) -> None:
+        import nbclient
+        import nbformat
+
+        notebook = nbformat.read(ROOT / "examples" / "notebook.ipynb", as_version=4)
+        self.assertEqual([cell for cell in notebook.cells if cell.get("outputs")], [], "it is kept without outputs")
+        with mock.patch.dict(os.environ, PYTHONPATH=str(ROOT / "python"), IPYTHONDIR=str(self.folder / "ipython")):
+            nbclient.NotebookClient(notebook, timeout=PATIENCE_S, kernel_name="python3").execute()
+        cards = [out for cell in notebook.cells for out in cell.get("outputs", []) if out.output_type == "display_data"]
+        self.assertEqual(["succeeded" in card.data["text/html"] for card in cards], [True, True])
 
 
 if __name__ == "__main__":
