@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import pty
+import select
 import signal
 import subprocess
 import sys
@@ -10,12 +12,13 @@ import textwrap
 import threading
 import unittest
 from pathlib import Path
+from typing import Optional
 from unittest import mock
 
 from gpulane._runs import GpulaneError, PlanError, ResourcesMissing, Run, RunFailed, map, run
 from gpulane._runs._child import interrupts_later
 
-from .real_gpulane import ROOT, WithGpulane, processes, until
+from .real_gpulane import PATIENCE_S, ROOT, WithGpulane, processes, until
 
 SLEEPER = ["sh", "-c", "echo $$ > pid-{n}; exec sleep 1000"]
 """A job that does not end by itself and says who it is."""
@@ -301,6 +304,65 @@ class OtherEnds(WithGpulane):
         self.assertEqual((started.returncode, told), (0, b""))
         self.assertEqual(processes(self.folder), [])
         self.gone()
+
+
+class Terminals(WithGpulane):
+    def test_ctrl_c_is_shown_and_ends_everything(self) -> None:
+        then = "begun._quiet = False; begun.wait()"
+        text = textwrap.dedent(SCRIPT).format(package=str(ROOT / "python"), command=SLEEPER, then=then)
+        pid, terminal = pty.fork()
+        if pid == 0:
+            os.execv(sys.executable, [sys.executable, "-c", text])
+        self.addCleanup(os.close, terminal)
+        until(lambda: (self.folder / "pid-0").exists(), "the job runs")
+        said = self.read(terminal, b"run/n=0")  # The program's own view has been drawn.
+        os.write(terminal, b"\x03")
+        said += self.read(terminal, None)
+        os.waitpid(pid, 0)
+        self.assertIn(b"KeyboardInterrupt: stopped; gpulane.Run('killed').resume() goes on", said)
+        self.assertIn(b"gpulane resume", said, "the view's summary")
+        self.assertEqual((processes(self.folder), Run("killed").state), ([], "interrupted"))
+
+    def read(self, terminal: int, word: Optional[bytes]) -> bytes:
+        """What comes until this word, or until the other side has gone."""
+        said = b""
+        while word is None or word not in said:
+            readable, _, _ = select.select([terminal], [], [], PATIENCE_S)
+            self.assertTrue(readable, said)
+            try:
+                said += os.read(terminal, 1 << 16)
+            except OSError:
+                break
+        return said
+
+
+class Scripts(WithGpulane):
+    MODEL = """
+        import sys
+        sys.path.insert(0, {package!r})
+        import gpulane
+
+        def count(texts):
+            return [len(text) for text in texts]
+
+        {guard}
+            counted = gpulane.map(count, "a.txt", out="out", decode="text", format="jsonl", gpus="none")
+            print(counted.results(as_="list"))
+    """
+
+    def script(self, guard: str) -> subprocess.CompletedProcess[str]:
+        self.write("a.txt", "abc")
+        text = textwrap.dedent(self.MODEL).format(package=str(ROOT / "python"), guard=guard)
+        self.write("script.py", text)
+        return subprocess.run([sys.executable, "script.py"], capture_output=True, text=True)
+
+    def test_a_model_in_the_script_itself(self) -> None:
+        self.assertEqual(self.script('if __name__ == "__main__":').stdout, "[{'item': 'a.txt', 'result': 3}]\n")
+
+    def test_a_call_that_each_worker_would_make_again_is_refused(self) -> None:
+        said = self.script("if True:")
+        self.assertIn("would come to this very call (line 10)", said.stderr)
+        self.assertFalse((self.folder / "out").exists())
 
 
 class Interrupts(unittest.TestCase):

@@ -114,9 +114,10 @@ class Run:
             return self
         deadline = None if timeout is None else time.monotonic() + timeout
         quiet = self._quiet if quiet is None else quiet
-        view = view_of(self, quiet)
-        self._shown_in = None if quiet else cell()
+        view = View()
         try:
+            view = view_of(self, quiet)
+            self._shown_in = None if quiet else cell()
             while not child.ended.wait(_step(deadline)):
                 view.tick()
                 if deadline is not None and time.monotonic() >= deadline:
@@ -383,8 +384,12 @@ def start(argv: List[str], path: Path, *, quiet: bool, **how: Any) -> Run:
             raise KeyboardInterrupt(_stopped(str(path))) from None
         raise
     _refuse(child)
-    run = Run(path)
-    run._adopt(child, quiet)
+    try:
+        run = Run(path)
+        run._adopt(child, quiet)
+    except BaseException:
+        child.end()
+        raise
     return run
 
 

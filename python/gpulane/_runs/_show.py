@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 __all__ = ["Quiet", "View", "cell", "view_of"]
 
 BETWEEN_S = 0.2
-"""A card is drawn at most five times a second."""
+"""A card is drawn at most five times a second,"""
+SHARE = 0.1
+"""and in no more than this share of the time, however many jobs there are."""
 LAST_WORDS_S = 5.0
 """So long the program's view may take for its summary."""
 
@@ -50,22 +52,24 @@ class Card(View):
         self._html = shown.HTML
         self._run = run
         self._drawn = run._card()
-        self._at = time.monotonic()
+        self._due = time.monotonic() + BETWEEN_S
         self._handle: Any = shown.display(self._html(self._drawn), display_id=True)
 
     def tick(self) -> None:
-        if time.monotonic() - self._at >= BETWEEN_S:
+        if time.monotonic() >= self._due:
             self._draw()
 
     def close(self) -> None:
         self._draw()
 
     def _draw(self) -> None:
-        self._at = time.monotonic()
+        begun = time.monotonic()
         html = self._run._card()
         if html != self._drawn and self._handle is not None:
             self._drawn = html
             self._handle.update(self._html(html))
+        now = time.monotonic()
+        self._due = now + max(BETWEEN_S, (now - begun) / SHARE)
 
 
 class Watch(View):

@@ -66,8 +66,8 @@ def run(
         raise PlanError(f"{given}= goes with command=; with a plan, write it into the plan, under its stage")
     if command is not None:
         plan = _of_command(command, sets or {}, options, name)
-    with contextlib.ExitStack() as until_begun:
-        file, own_name = _written(plan, until_begun)
+    with contextlib.ExitStack() as files:
+        file, own_name = _written(plan, files)
         path, made = _directory(run_dir, name or own_name)
         settings = {"gpus": _gpus(gpus), "lanes": lanes, "name": name, "run_dir": path, "wait": wait_for, **general}
         argv = [
@@ -77,9 +77,9 @@ def run(
             *flags(settings),
             os.path.abspath(file) if str(file).startswith("-") else str(file),
         ]
-        # Only until it has begun: the plan is frozen then, and its file not needed.
         begun = _started(argv, path, made, quiet)
-    return begun.wait() if wait else begun
+        # At once, so that an interrupt finds somebody waiting; a plan's file is not needed any more and removed later.
+        return begun.wait() if wait else begun
 
 
 def map(
@@ -122,7 +122,7 @@ def map(
         lines.write("".join(f"{line}\n" for line in listed).encode("utf-8", "surrogateescape"))
         lines.seek(0)
         begun = start(argv, Path(out), quiet=quiet, stdin=lines)
-    return begun.wait() if wait else begun
+        return begun.wait() if wait else begun
 
 
 def _of_command(
@@ -148,7 +148,7 @@ def _several(values: Any) -> Any:
     return [values] if alone else list(values)
 
 
-def _written(plan: Any, until_begun: contextlib.ExitStack) -> Tuple[Path, str]:
+def _written(plan: Any, files: contextlib.ExitStack) -> Tuple[Path, str]:
     """The plan's file and name. A dict gets a file for as long as it takes to read it."""
     if not isinstance(plan, Mapping):
         file = Path(plan)
@@ -156,7 +156,7 @@ def _written(plan: Any, until_begun: contextlib.ExitStack) -> Tuple[Path, str]:
             return file, name_in(file.read_text(encoding="utf-8")) or file.stem
         return file, file.stem  # The program says what is wrong with it.
     text = toml(plan)
-    folder = until_begun.enter_context(tempfile.TemporaryDirectory(prefix="gpulane-"))
+    folder = files.enter_context(tempfile.TemporaryDirectory(prefix="gpulane-"))
     file = Path(folder) / "plan.toml"
     file.write_text(text, encoding="utf-8")
     return file, name_in(text) or file.stem
