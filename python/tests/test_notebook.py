@@ -132,8 +132,16 @@ class Notebooks(WithGpulane):
         said = self.kernel.run('run = gpulane.run(command=["true"], gpus="none")\nrun')
         self.assertEqual((len(said.displays), said.result_html), (1, ""))
         self.assertIn("1 of 1 job succeeded", said.result)
+        waited = self.kernel.run("_ = run.wait()")
+        self.assertEqual(waited.html, [], "it was shown already")
         again = self.kernel.run("run")
         self.assertIn("1 succeeded of 1 job", again.result_html, "in another cell it is shown")
+
+    def test_a_run_that_ended_before_it_was_waited_for_is_shown_once(self) -> None:
+        self.kernel.run('run = gpulane.run(command=["true"], gpus="none", wait=False)\nrun._child.ended.wait()')
+        said = [self.kernel.run("_ = run.wait()").html for _ in range(2)]
+        self.assertEqual([len(html) for html in said], [1, 0])
+        self.assertIn("succeeded", said[0][0])
 
     def test_quiet_shows_nothing(self) -> None:
         said = self.kernel.run('run = gpulane.run(command=["true"], gpus="none", quiet=True)')

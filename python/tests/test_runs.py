@@ -319,7 +319,7 @@ class Terminals(WithGpulane):
         os.write(terminal, b"\x03")
         said += self.read(terminal, None)
         os.waitpid(pid, 0)
-        self.assertIn(b"KeyboardInterrupt: stopped; gpulane.Run('killed').resume() goes on", said)
+        self.assertIn(b"stopped; gpulane.Run('killed').resume() goes on", said)
         self.assertIn(b"gpulane resume", said, "the view's summary")
         self.assertEqual((processes(self.folder), Run("killed").state), ([], "interrupted"))
 

@@ -13,11 +13,11 @@ from typing import Any, Dict, List
 from unittest import mock
 
 from gpulane._runs import ModelNotInFile, PlanError, ProgramMissing
+from gpulane._runs._begin import flags
 from gpulane._runs._binary import binary, environment
 from gpulane._runs._html import card
 from gpulane._runs._journal import Journal
-from gpulane._runs._results import form_of, last_metrics, map_rows, shaped
-from gpulane._runs._run import _flat, flags
+from gpulane._runs._results import flat, form_of, last_metrics, map_rows, shaped
 from gpulane._runs._state import RunState
 from gpulane._runs._target import _imports, target_of
 from gpulane._runs._toml import name_in, toml
@@ -313,8 +313,8 @@ class Results(InAFolder):
 
     def test_columns_whose_names_are_taken(self) -> None:
         row = {"job": "j", "config": {"lr": 1, "status": 2}, "status": "failed", "metrics": {"lr": 3, "loss": 4}}
-        flat = {"job": "j", "lr": 1, "config.status": 2, "metrics.lr": 3, "loss": 4, "status": "failed"}
-        self.assertEqual(_flat(row), flat)
+        expected = {"job": "j", "lr": 1, "config.status": 2, "metrics.lr": 3, "loss": 4, "status": "failed"}
+        self.assertEqual(flat(row), expected)
 
     def test_forms(self) -> None:
         self.assertEqual(shaped([{"a": 1}], "list"), [{"a": 1}])

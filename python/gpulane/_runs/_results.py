@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterable, List, Optional, Sequence
 
 from ._journal import json_lines
 
-__all__ = ["failed_items", "form_of", "last_metrics", "map_rows", "shaped"]
+__all__ = ["failed_items", "flat", "form_of", "last_metrics", "map_rows", "shaped"]
 
 FORMS = ("list", "pandas", "arrow")
 METRICS_READ = 1 << 16
@@ -37,6 +37,16 @@ def shaped(rows: List[Row], form: str) -> Any:
         return _package("pandas").DataFrame(rows, columns=columns or None)
     values = {column: [row.get(column) for row in rows] for column in columns}
     return _package("pyarrow").table(values)
+
+
+def flat(row: Dict[str, Any]) -> Dict[str, Any]:
+    """Config and metrics as columns of their own."""
+    own = {key: value for key, value in row.items() if key not in ("config", "metrics")}
+    columns: Dict[str, Any] = {}
+    for group in ("config", "metrics"):
+        for key, value in row[group].items():
+            columns[f"{group}.{key}" if key in own or key in columns else key] = value
+    return {"job": own.pop("job"), **columns, **own}
 
 
 def last_metrics(attempt: Path) -> Row:

@@ -13,12 +13,13 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple, Type, Union
 
+from ._begin import begin, flags, refuse, stopped
 from ._binary import binary, environment
-from ._child import Child, interrupts_later
-from ._errors import GpulaneError, PlanError, ResourcesMissing, RunFailed
+from ._child import Child
+from ._errors import GpulaneError, RunFailed
 from ._html import card
 from ._journal import Journal, is_live, plan_of
-from ._results import failed_items, form_of, last_metrics, map_rows, shaped
+from ._results import failed_items, flat, form_of, last_metrics, map_rows, shaped
 from ._show import BETWEEN_S, View, cell, view_of
 from ._state import JobState, MapState, RunState
 from ._words import number, plural
@@ -70,6 +71,7 @@ class Run:
         self._child: Optional[Child] = None
         self._quiet = False
         self._stopping = False
+        self._told = False
         self._shown_in: Optional[int] = None
         self._look()
 
@@ -114,9 +116,9 @@ class Run:
             return self
         deadline = None if timeout is None else time.monotonic() + timeout
         quiet = self._quiet if quiet is None else quiet
-        view = View()
+        view = view_of(self, quiet)
         try:
-            view = view_of(self, quiet)
+            view.open()
             self._shown_in = None if quiet else cell()
             while not child.ended.wait(_step(deadline)):
                 view.tick()
@@ -126,7 +128,7 @@ class Run:
             if not mine:
                 raise
             self._stop(child, view)
-            raise KeyboardInterrupt(_stopped(self._place())) from None
+            raise KeyboardInterrupt(stopped(self._place())) from None
         finally:
             if not mine:
                 child.signal(15)  # It only looks.
@@ -134,6 +136,7 @@ class Run:
                 view.leave()
             else:
                 view.close()
+                self._told = True
         return self
 
     def check(self) -> Run:
@@ -178,7 +181,7 @@ class Run:
         child = begin(argv)
         if child.code == NOTHING_TO_DO and not child.heard:
             return self
-        _refuse(child)
+        refuse(child)
         self._plan = plan_of(self.path)
         self._adopt(child, quiet)
         return self.wait() if wait else self
@@ -207,7 +210,7 @@ class Run:
         rows = [
             self._row(job) for job in state.jobs.values() if job.stage not in state.maps and stage in (None, job.stage)
         ]
-        return rows if form == "list" else shaped([_flat(row) for row in rows], form)
+        return rows if form == "list" else shaped([flat(row) for row in rows], form)
 
     def failed(self) -> List[Dict[str, Any]]:
         """What failed: jobs with `job`, `reason`, `message`, `log`; items of maps with `item`, `reason`, `stage`."""
@@ -253,7 +256,8 @@ class Run:
 
     def _adopt(self, child: Child, quiet: bool) -> None:
         """Takes a process for the one that works on this run."""
-        self._child, self._quiet, self._stopping = child, quiet, False
+        self._child, self._quiet = child, quiet
+        self._stopping = self._told = False
 
     def _place(self) -> str:
         """Its directory as a person writes it here."""
@@ -265,7 +269,8 @@ class Run:
         """The process whose end is the run's, and whether it is ours. For a run that was started elsewhere it is one
         that looks on."""
         mine = self._child
-        if mine is not None and (not mine.ended.is_set() or not is_live(self.path)):
+        # One that ended before anybody waited is shown all the same, once.
+        if mine is not None and not (mine.ended.is_set() and self._told):
             return mine, True
         if not is_live(self.path):
             return None, False
@@ -361,29 +366,15 @@ class Run:
         return f"{number(counts['succeeded'])} of {plural(len(state.jobs), 'job')} succeeded{bad}"
 
 
-def begin(argv: List[str], **how: Any) -> Child:
-    """Starts a gpulane that works, and waits until it has begun or refused."""
-    child: Optional[Child] = None
-    try:
-        with interrupts_later():
-            child = Child(argv, leashed=True, **how)
-        child.stirred.wait()
-    except BaseException:
-        if child is not None:
-            child.end()
-        raise
-    return child
-
-
 def start(argv: List[str], path: Path, *, quiet: bool, **how: Any) -> Run:
     """Starts a run in the directory that its arguments name, and waits until it has begun."""
     try:
         child = begin(argv, **how)
     except KeyboardInterrupt:
         if (path / "journal.jsonl").exists():
-            raise KeyboardInterrupt(_stopped(str(path))) from None
+            raise KeyboardInterrupt(stopped(str(path))) from None
         raise
-    _refuse(child)
+    refuse(child)
     try:
         run = Run(path)
         run._adopt(child, quiet)
@@ -393,45 +384,8 @@ def start(argv: List[str], path: Path, *, quiet: bool, **how: Any) -> Run:
     return run
 
 
-def _stopped(place: str) -> str:
-    return f"stopped; gpulane.Run({place!r}).resume() goes on"
-
-
-def flags(options: Mapping[str, Any]) -> List[str]:
-    """Keyword arguments as the program's options: `max_failures=3` is `--max-failures 3`."""
-    words: List[str] = []
-    for key, value in options.items():
-        flag = "--" + key.replace("_", "-")
-        values = value if isinstance(value, (list, tuple)) else [value]
-        for each in values:
-            if each is True:
-                words.append(flag)
-            elif each is not None and each is not False:
-                words.append(f"{flag}={each}")
-    return words
-
-
-def _refuse(child: Child) -> None:
-    """Raises what the program said, if it ended before the run began."""
-    if child.heard:
-        return
-    child.ended.wait()
-    kinds: Dict[Optional[int], Type[GpulaneError]] = {2: PlanError, 5: ResourcesMissing}
-    raise kinds.get(child.code, GpulaneError)(child.said or f"gpulane ended with {child.code} and said nothing")
-
-
 def _step(deadline: Optional[float]) -> float:
     return BETWEEN_S if deadline is None else max(0.0, min(BETWEEN_S, deadline - time.monotonic()))
-
-
-def _flat(row: Dict[str, Any]) -> Dict[str, Any]:
-    """Config and metrics as columns of their own."""
-    own = {key: value for key, value in row.items() if key not in ("config", "metrics")}
-    columns: Dict[str, Any] = {}
-    for group in ("config", "metrics"):
-        for key, value in row[group].items():
-            columns[f"{group}.{key}" if key in own or key in columns else key] = value
-    return {"job": own.pop("job"), **columns, **own}
 
 
 def _nearest(name: str, known: List[str]) -> str:

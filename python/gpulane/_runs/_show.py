@@ -12,6 +12,7 @@ import time
 from typing import TYPE_CHECKING, Any, Optional
 
 from ._binary import binary, environment
+from ._child import interrupts_later
 
 if TYPE_CHECKING:
     from ._run import Run
@@ -27,7 +28,11 @@ LAST_WORDS_S = 5.0
 
 
 class View:
-    """Shows a run, or nothing: the base of the others."""
+    """Shows a run, or nothing: the base of the others. Making one shows nothing yet: an interrupt may come while it is
+    opened, and it must still be there to be closed."""
+
+    def open(self) -> None:
+        """Shows the run for the first time."""
 
     def tick(self) -> None:
         """Time has gone by."""
@@ -50,10 +55,15 @@ class Card(View):
     def __init__(self, run: Run) -> None:
         shown: Any = importlib.import_module("IPython.display")
         self._html = shown.HTML
+        self._handle = shown.DisplayHandle()
         self._run = run
-        self._drawn = run._card()
+        self._drawn = ""
+        self._due = 0.0
+
+    def open(self) -> None:
+        self._drawn = self._run._card()
         self._due = time.monotonic() + BETWEEN_S
-        self._handle: Any = shown.display(self._html(self._drawn), display_id=True)
+        self._handle.display(self._html(self._drawn))
 
     def tick(self) -> None:
         if time.monotonic() >= self._due:
@@ -65,7 +75,7 @@ class Card(View):
     def _draw(self) -> None:
         begun = time.monotonic()
         html = self._run._card()
-        if html != self._drawn and self._handle is not None:
+        if html != self._drawn:
             self._drawn = html
             self._handle.update(self._html(html))
         now = time.monotonic()
@@ -76,29 +86,36 @@ class Watch(View):
     """`gpulane watch`, on this process's stderr: what a person at a terminal would see of the same run."""
 
     def __init__(self, run: Run) -> None:
+        self._argv = [binary(), "watch", str(run.path)]
+        self._process: Optional[subprocess.Popen[bytes]] = None
+
+    def open(self) -> None:
         with contextlib.suppress(OSError, ValueError):
             sys.stderr.flush()
-        self._process = subprocess.Popen(
-            [binary(), "watch", str(run.path)],
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.DEVNULL,
-            stderr=sys.stderr,
-            start_new_session=True,
-            env=environment(),
-        )
+        with interrupts_later():
+            self._process = subprocess.Popen(
+                self._argv,
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.DEVNULL,
+                stderr=sys.stderr,
+                start_new_session=True,
+                env=environment(),
+            )
 
     def close(self) -> None:
+        if self._process is None:
+            return
         try:
             self._process.wait(LAST_WORDS_S)  # It ends by itself when the run has.
         except BaseException as error:
-            self._process.terminate()
-            self._process.wait()
+            self.leave()
             if not isinstance(error, subprocess.TimeoutExpired):
                 raise
 
     def leave(self) -> None:
-        self._process.terminate()
-        self._process.wait()
+        if self._process is not None:
+            self._process.terminate()
+            self._process.wait()
 
 
 def view_of(run: Run, quiet: bool) -> View:

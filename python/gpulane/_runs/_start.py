@@ -11,9 +11,10 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
+from ._begin import flags
 from ._binary import binary
 from ._errors import GpulaneError, PlanError
-from ._run import Run, flags, start
+from ._run import Run, start
 from ._target import target_of
 from ._toml import name_in, toml
 
