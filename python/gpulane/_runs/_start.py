@@ -60,26 +60,28 @@ def run(
     Python at the latest. A mistake in the plan is a `PlanError`, and nothing was started.
     """
     general = {key: options.pop(key) for key in RUN_FLAGS if key in options}
-    if (plan is None) == (command is None):
+    if command is None and plan is not None:
+        if options or sets:
+            wrong = next(iter(options or {"sets": sets}))
+            raise PlanError(f"{wrong}= goes with command=; with a plan, write it into the plan, under its stage")
+        given = plan
+    elif command is not None and plan is None:
+        given = _of_command(command, sets or {}, options, name)
+    else:
         raise PlanError("give a plan or a command: run('sweep.toml'), run(command=['python', 'train.py'])")
-    if plan is not None and (options or sets):
-        given = next(iter(options or {"sets": sets}))
-        raise PlanError(f"{given}= goes with command=; with a plan, write it into the plan, under its stage")
-    if command is not None:
-        plan = _of_command(command, sets or {}, options, name)
-    with contextlib.ExitStack() as files:
-        file, own_name = _written(plan, files)
-        path, made = _directory(run_dir, name or own_name)
+    with _Stdin() as stdin:
+        if isinstance(given, Mapping):
+            text = toml(given)
+            stdin.write(text)
+            name = name or name_in(text) or "run"
+            file = "/dev/stdin"
+        else:
+            file = os.fspath(given)
+        path, made = _directory(run_dir, name or _name_of(Path(file)))
         settings = {"gpus": _gpus(gpus), "lanes": lanes, "name": name, "run_dir": path, "wait": wait_for, **general}
-        argv = [
-            binary(),
-            "run",
-            "--json",
-            *flags(settings),
-            os.path.abspath(file) if str(file).startswith("-") else str(file),
-        ]
-        begun = _started(argv, path, made, quiet)
-        # At once, so that an interrupt finds somebody waiting; a plan's file is not needed any more and removed later.
+        argv = [binary(), "run", "--json", *flags(settings), os.path.abspath(file) if file.startswith("-") else file]
+        begun = _started(argv, path, made, quiet, stdin)
+        # At once, so that an interrupt finds somebody waiting.
         return begun.wait() if wait else begun
 
 
@@ -119,11 +121,28 @@ def map(
     settings: Dict[str, Any] = {"out": os.fspath(out), "decode": decode, "batch": batch, "format": format}
     settings.update(gpus=_gpus(gpus), lanes=lanes, wait=wait_for, python=python or sys.executable or None, **options)
     argv = [binary(), "map", "--json", *flags(settings), "--", target_of(model), *words]
-    with tempfile.TemporaryFile(prefix="gpulane-") as lines:
-        lines.write("".join(f"{line}\n" for line in listed).encode("utf-8", "surrogateescape"))
-        lines.seek(0)
-        begun = start(argv, Path(out), quiet=quiet, stdin=lines)
+    with _Stdin() as stdin:
+        stdin.write("".join(f"{line}\n" for line in listed))
+        begun = start(argv, Path(out), quiet=quiet, stdin=stdin.file)
         return begun.wait() if wait else begun
+
+
+class _Stdin:
+    """What the program reads from its standard input: a file without a name, so that nothing is left of it whoever is
+    killed."""
+
+    def __init__(self) -> None:
+        self.file = tempfile.TemporaryFile(prefix="gpulane-")
+
+    def write(self, text: str) -> None:
+        self.file.write(text.encode("utf-8", "surrogateescape"))
+        self.file.seek(0)
+
+    def __enter__(self) -> _Stdin:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.file.close()
 
 
 def _of_command(
@@ -149,18 +168,11 @@ def _several(values: Any) -> Any:
     return [values] if alone else list(values)
 
 
-def _written(plan: Any, files: contextlib.ExitStack) -> Tuple[Path, str]:
-    """The plan's file and name. A dict gets a file for as long as it takes to read it."""
-    if not isinstance(plan, Mapping):
-        file = Path(plan)
-        with contextlib.suppress(OSError, UnicodeDecodeError):
-            return file, name_in(file.read_text(encoding="utf-8")) or file.stem
-        return file, file.stem  # The program says what is wrong with it.
-    text = toml(plan)
-    folder = files.enter_context(tempfile.TemporaryDirectory(prefix="gpulane-"))
-    file = Path(folder) / "plan.toml"
-    file.write_text(text, encoding="utf-8")
-    return file, name_in(text) or file.stem
+def _name_of(file: Path) -> str:
+    """The name of a plan. One that cannot be read is the program's to complain of."""
+    with contextlib.suppress(OSError, UnicodeDecodeError):
+        return name_in(file.read_text(encoding="utf-8")) or file.stem
+    return file.stem
 
 
 def _directory(run_dir: Optional[AnyPath], name: str) -> Tuple[Path, bool]:
@@ -178,9 +190,9 @@ def _directory(run_dir: Optional[AnyPath], name: str) -> Tuple[Path, bool]:
     raise GpulaneError(f"runs/ has a thousand runs of {safe} that began at {stamp}; give run_dir=")
 
 
-def _started(argv: List[str], path: Path, made: bool, quiet: bool) -> Run:
+def _started(argv: List[str], path: Path, made: bool, quiet: bool, stdin: _Stdin) -> Run:
     try:
-        return start(argv, path, quiet=quiet)
+        return start(argv, path, quiet=quiet, stdin=stdin.file)
     except BaseException:
         if made:
             with contextlib.suppress(OSError):
