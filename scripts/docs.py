@@ -110,7 +110,9 @@ def furnish(folder: Path, binary: Path) -> dict:
     (tools / "gpulane").symlink_to(binary)
     (tools / "python").symlink_to(sys.executable)
     keep = {name: value for name, value in os.environ.items() if not name.startswith("GPULANE_")}
-    return {**keep, "PATH": f"{tools}:{os.environ['PATH']}", "NO_COLOR": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    ours = {"PATH": f"{tools}:{os.environ['PATH']}", "NO_COLOR": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    # As if the package were installed.
+    return {**keep, **ours, "PYTHONPATH": str(ROOT / "python"), "GPULANE_BINARY": str(binary)}
 
 
 def attempt(command: str, code: int, folder: Path, env: dict) -> str:

@@ -40,7 +40,14 @@ LINE = {
 }
 
 # Rooms whose work cannot be done without it.
-UNSAFE_ROOMS = ("crates/decode/src/planes/", "crates/decode/src/jpeg/baseline/", "crates/feed/src/ring/", "crates/runtime/src/process/", "crates/runtime/src/process.rs", "crates/fake-nvml/src/raw.rs")
+UNSAFE_ROOMS = (
+    "crates/decode/src/jpeg/baseline/",
+    "crates/decode/src/planes/",
+    "crates/feed/src/ring/",
+    "crates/runtime/src/process/",
+    "crates/runtime/src/process.rs",
+    "crates/fake-nvml/src/raw.rs",
+)
 NAMELESS = {"utils", "util", "common", "helpers", "misc", "imp"}
 
 Breach = tuple[str, int, str]
@@ -139,11 +146,14 @@ def check_line() -> Iterator[Breach]:
 def check_imports(path: str, crate: str, allowed: set[str], manifest: dict) -> Iterator[Breach]:
     """Tests may use what they like; a build may not."""
     tables = [manifest, *manifest.get("target", {}).values()]
-    wanted = {name for table in tables for kind in ("dependencies", "build-dependencies") for name in table.get(kind, {})}
+    wanted = {
+        name for table in tables for kind in ("dependencies", "build-dependencies") for name in table.get(kind, {})
+    }
     for name in sorted(wanted):
         other = name.removeprefix("gpulane-")
         if other != name and other not in allowed:
-            yield path, 0, f"`{crate}` may not import `{other}`; the line is model, plan core journal gpu witness, report doctor runtime, cli"
+            line = "model, plan core journal gpu witness, report doctor runtime, cli"
+            yield path, 0, f"`{crate}` may not import `{other}`; the line is {line}"
 
 
 # Documents ----------------------------------------------------------------------------------------------------

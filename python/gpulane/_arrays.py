@@ -122,7 +122,7 @@ def _fetch_torch(torch: Any, value: Any) -> Fetching:
 def _memory(tensor: Any) -> Any:
     """A host tensor's bytes, without a copy; keeps the tensor alive."""
     view = (ctypes.c_char * (tensor.numel() * tensor.element_size())).from_address(tensor.data_ptr() or 1)
-    view.owner = tensor  # type: ignore[attr-defined]
+    view.owner = tensor
     return view
 
 

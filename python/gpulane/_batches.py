@@ -18,7 +18,7 @@ class Decode(NamedTuple):
     fit: str
 
     @classmethod
-    def parse(cls, text: str) -> "Decode":
+    def parse(cls, text: str) -> Decode:
         """From the words of the `ring` frame, which the feeder has checked."""
         words = text.split(":")
         if len(words) < 2:

@@ -129,7 +129,7 @@ class Caller:
                     outcome.failed[start] = reason
         if miscounted and not outcome.failed:
             # Right for each alone and wrong for many: these are not one result per item, and must not pass for that.
-            outcome.failed = {at: miscounted for at in range(batch.count)}
+            outcome.failed = dict.fromkeys(range(batch.count), miscounted)
         self._put_together(batch, results, outcome)
 
     def _next_try(self, start: int, end: int, may_retry: bool, out_of_memory: bool) -> List[Tuple[int, int, bool]]:

@@ -7,69 +7,140 @@ import math
 import os
 import sys
 import time
+import warnings
 from pathlib import Path
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Optional, Set, Tuple
 
-__all__ = ["config", "done", "log", "out"]
+__all__ = ["config", "done", "log", "out", "rank", "seed"]
 
 LONGEST_TEXT = 1000
 """A value that is no number is told in so many characters at most: metrics are no place for data."""
+
+LARGEST_SEED = 2**32 - 1
+"""What numpy takes."""
 
 _sinks: Dict[Tuple[int, str], int] = {}
 """The open metrics file, by process and path. A plain dict, whose single steps are atomic: no lock that a fork in
 the wrong moment could leave locked for ever."""
 
+_said: Set[str] = set()
+"""What was warned of already: once is enough in a loop of a million steps."""
 
-def config() -> Dict[str, Any]:
-    """This job's config.
+
+def config(path: Optional[str] = None, /, **defaults: Any) -> Dict[str, Any]:
+    """This job's config, over the defaults given here.
 
     From gpulane; without one, from `--config` on the command line (JSON text or the path of a JSON file), so that
-    the same script runs by hand; otherwise empty.
+    the same script runs by hand; without that, from the JSON file `path`, if one is named; otherwise the defaults
+    alone. A key replaces its default whole: nested objects are not merged.
+
+    >>> gpulane.config(lr=1e-3, epochs=10)
+    {'lr': 0.001, 'epochs': 10}
+    >>> os.environ["GPULANE_CONFIG"] = '{"lr": 0.1}'     # as in a sweep
+    >>> gpulane.config(lr=1e-3, epochs=10)
+    {'lr': 0.1, 'epochs': 10}
     """
-    text = os.environ.get("GPULANE_CONFIG")
-    if text:
-        return _an_object(text, "GPULANE_CONFIG")
-    path = os.environ.get("GPULANE_CONFIG_FILE")
-    if path:
-        return _an_object(_text_of(path), path)
-    given = _argument("--config")
-    if not given:
-        return {}
-    if given.lstrip().startswith("{"):
-        return _an_object(given, "--config")
-    return _an_object(_text_of(given), given)
+    return {**defaults, **_given(path)}
 
 
 def out() -> Path:
-    """Where this job's output belongs. Under gpulane it appears at its final place when the job has succeeded;
-    without one it is `out` in the current directory."""
-    folder = Path(os.environ.get("GPULANE_OUT") or "out")
+    """Where this job's output belongs, as a folder that is there.
+
+    Under gpulane it appears at its final place when the job has succeeded; without one it is `--out DIR` of the
+    command line, or else `out` in the current directory.
+
+    >>> (gpulane.out() / "model.txt").write_text("weights")
+    7
+    >>> gpulane.out()
+    PosixPath('out')
+    """
+    folder = Path(os.environ.get("GPULANE_OUT") or _argument("--out") or "out")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
 
 
+def seed(n: Optional[int] = None) -> int:
+    """Seeds `random`, and numpy and torch where they are imported already; returns the seed.
+
+    Without `n` it is the config's `seed`, or 0. Call it after the imports. It makes no kernel deterministic:
+    that is torch's `use_deterministic_algorithms`.
+
+    >>> gpulane.seed(7)
+    7
+    >>> first = random.random()
+    >>> gpulane.seed(7) and random.random() == first
+    True
+    """
+    wanted = config().get("seed", 0) if n is None else n
+    if isinstance(wanted, bool) or not isinstance(wanted, int) or not 0 <= wanted <= LARGEST_SEED:
+        raise ValueError(f"a seed is a whole number from 0 to {LARGEST_SEED}, not {wanted!r}")
+    import random
+
+    random.seed(wanted)
+    numpy, torch = sys.modules.get("numpy"), sys.modules.get("torch")
+    if numpy is not None:
+        numpy.random.seed(wanted)
+    if torch is not None:
+        torch.manual_seed(wanted)  # All GPUs too, later if CUDA is not in use yet.
+    return wanted
+
+
+def rank() -> Tuple[int, int]:
+    """Which of how many processes of one job this is: `(rank, world_size)`, and `(0, 1)` when there is but one.
+
+    From what torchrun sets, or else Slurm. Under gpulane Slurm's variables describe gpulane, not the job, and do not
+    count.
+
+    >>> gpulane.rank()
+    (0, 1)
+    >>> os.environ.update(RANK="1", WORLD_SIZE="4")      # as torchrun does
+    >>> gpulane.rank()
+    (1, 4)
+    """
+    names = [("RANK", "WORLD_SIZE")]
+    if "GPULANE_RUN" not in os.environ:
+        names.append(("SLURM_PROCID", "SLURM_NTASKS"))
+    for mine, all_of_us in names:
+        here, count = os.environ.get(mine, ""), os.environ.get(all_of_us, "")
+        if here.isdigit() and count.isdigit() and int(here) < int(count):
+            return int(here), int(count)
+    return 0, 1
+
+
 def log(**values: Any) -> None:
-    """Notes metrics: `log(step=10, loss=0.31)`. Never fails and never waits for gpulane; `time` is added.
+    """Notes metrics, each call one line and a sign of life. Never fails, never waits for gpulane, prints nothing;
+    what cannot be noted is warned of once. Without a gpulane nothing happens.
 
     Numbers of numpy, torch and kin are taken as numbers (a tensor on a GPU is fetched). NaN and the infinities,
-    which JSON does not have, become "NaN", "Infinity" and "-Infinity".
+    which JSON does not have, become "NaN", "Infinity" and "-Infinity". `time` is added.
+
+    >>> for step in range(3):
+    ...     gpulane.log(step=step, loss=1 / (step + 1))
     """
     path = os.environ.get("GPULANE_METRICS")
     if not path:
         return
-    noted = {name: _plain(value) for name, value in values.items()}
-    noted["time"] = _now()
-    line = (json.dumps(noted, allow_nan=False) + "\n").encode()
     try:
+        if "time" in values:
+            _warn_once("gpulane.log: `time` is when a line was written; call yours another name")
+        noted = {name: _plain(value) for name, value in values.items()}
+        noted["time"] = _now()
+        line = (json.dumps(noted, allow_nan=False) + "\n").encode()
         # One call on a descriptor that appends: lines of several threads and processes do not mix.
         os.write(_sink(path), line)
-    except OSError:
-        pass  # A full disk is no reason to end a training; gpulane says so by itself.
+    except OSError as error:
+        # A full disk is no reason to end a training.
+        _warn_once(f"gpulane.log: metrics are lost, {path}: {error.strerror}")
+    except Exception as error:
+        _warn_once(f"gpulane.log: metrics are lost: {type(error).__name__}: {error}")
 
 
 def done() -> None:
     """Says that the work is finished and all output written. If the process then does not exit within the stage's
-    `grace`, gpulane ends it, and it has succeeded."""
+    `grace`, gpulane ends it, and it has succeeded. Without a gpulane nothing happens.
+
+    >>> gpulane.done()
+    """
     path = os.environ.get("GPULANE_DONE")
     if not path:
         return
@@ -154,6 +225,34 @@ def _now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%S", time.gmtime(millis // 1000)) + f".{millis % 1000:03}Z"
 
 
+def _warn_once(text: str) -> None:
+    if text in _said:
+        return
+    _said.add(text)
+    try:
+        warnings.warn(text, RuntimeWarning, stacklevel=3)
+    except Warning:
+        pass  # Whoever turns warnings into errors does not mean a training's metrics.
+
+
+def _given(path: Optional[str]) -> Dict[str, Any]:
+    """The config as gpulane, the command line or a file has it."""
+    text = os.environ.get("GPULANE_CONFIG")
+    if text:
+        return _an_object(text, "GPULANE_CONFIG")
+    file = os.environ.get("GPULANE_CONFIG_FILE")
+    if file:
+        return _an_object(_text_of(file, "GPULANE_CONFIG_FILE"), file)
+    given = _argument("--config")
+    if given and given.lstrip().startswith("{"):
+        return _an_object(given, "--config")
+    if given:
+        return _an_object(_text_of(given, "--config"), given)
+    if path is not None:
+        return _an_object(_text_of(path, "gpulane.config"), path)
+    return {}
+
+
 def _argument(name: str) -> Optional[str]:
     words = sys.argv[1:]
     for index, word in enumerate(words):
@@ -164,15 +263,21 @@ def _argument(name: str) -> Optional[str]:
     return None
 
 
-def _text_of(path: str) -> str:
-    return Path(path).read_text(encoding="utf-8")
+def _text_of(path: str, source: str) -> str:
+    try:
+        return Path(path).read_text(encoding="utf-8")
+    except OSError as error:
+        why = f"{source}: the config cannot be read: {error.strerror}; give a JSON file, or the JSON text itself"
+        raise OSError(error.errno, why, path) from None
 
 
 def _an_object(text: str, source: str) -> Dict[str, Any]:
     try:
         value = json.loads(text)
     except ValueError as error:
-        raise ValueError(f"{source} is not JSON: {error}") from None
+        raise ValueError(f'{source} is not JSON: {error}; write for example {{"lr": 0.001}}') from None
     if not isinstance(value, dict):
-        raise ValueError(f"{source} must be a JSON object, not {type(value).__name__}")
+        raise ValueError(
+            f'{source} must be a JSON object, not {type(value).__name__}; write for example {{"lr": 0.001}}'
+        )
     return value

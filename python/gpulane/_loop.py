@@ -9,10 +9,10 @@ import sys
 import threading
 import time
 import traceback
-from typing import Any, Dict, NamedTuple, Optional
+from typing import Any, Dict, NamedTuple, Optional, Union
 
 from ._batches import Ready
-from ._calls import Broken, Caller, Outcome
+from ._calls import Caller, Outcome
 from ._device import choose, expect
 from ._model import load_model
 from ._ring import Batch, Ring
@@ -107,8 +107,8 @@ class _Session:
         self._connection = connection
         self._ring: Optional[Ring] = None
         self._caller: Optional[Caller] = None
-        self._incoming: Optional["_Intake"] = None
-        self._outgoing: Optional["_Outgoing"] = None
+        self._incoming: Optional[_Intake] = None
+        self._outgoing: Optional[_Outgoing] = None
 
     def serve(self) -> int:
         self._connection.send("hello", ready=self._worker.is_ready, **identity("worker"))
@@ -218,7 +218,7 @@ class _Intake:
         self._ring = ring
         self.preparing = 0.0
         """Seconds the last batch took to be made ready, where that was done in the model's thread."""
-        self._queue: "queue.Queue[Any]" = queue.Queue(AHEAD)
+        self._queue: queue.Queue[Any] = queue.Queue(AHEAD)
         self._thread: Optional[threading.Thread] = None
         if backend.prefetches:
             self._thread = threading.Thread(target=self._run, name="gpulane-intake", daemon=True)
@@ -227,13 +227,13 @@ class _Intake:
     def next(self) -> Incoming:
         """Waits for the next frame."""
         if self._thread is None:
-            begun, came = time.monotonic(), self._connection.receive()
-            if came.head["frame"] == "batch":
+            begun, frame = time.monotonic(), self._connection.receive()
+            if frame.head["frame"] == "batch":
                 begun = time.monotonic()
-            incoming = self._made(came)
+            incoming = self._made(frame)
             self.preparing = time.monotonic() - begun
             return incoming
-        came = self._queue.get()
+        came: Union[Incoming, BaseException] = self._queue.get()
         if isinstance(came, BaseException):
             raise came
         return came
@@ -280,7 +280,7 @@ class _Outgoing:
     def __init__(self, connection: Connection, backend: Any) -> None:
         self._connection = connection
         self._backend = backend
-        self._queue: "queue.Queue[Optional[_Done]]" = queue.Queue()  # Bounded by the feeder: three batches at most.
+        self._queue: queue.Queue[Optional[_Done]] = queue.Queue()  # Bounded by the feeder: three batches at most.
         self._thread = threading.Thread(target=self._run, name="gpulane-results", daemon=True)
         self._thread.start()
 
@@ -364,8 +364,8 @@ def tell_ready() -> None:
 
 
 def leave(code: int) -> None:
-    """Ends the process: exit handlers get a moment, so that libraries end the processes they have started, but none of them may hold
-    up the lane."""
+    """Ends the process: exit handlers get a moment, so that libraries end the processes they have started, but none of
+    them may hold up the lane."""
     if code == 0:
         last = threading.Timer(LAST_WORDS, os._exit, (code,))
         last.daemon = True

@@ -27,6 +27,12 @@ class Model:
             def predict_batch(self, batch):
                 return self.net(batch.float() / 255).argmax(1)
 
+    >>> class Lengths(gpulane.Model):
+    ...     def predict_batch(self, batch):
+    ...         return [len(item) for item in batch]
+    >>> Lengths().predict_batch([b"one", b"three"])      # as `gpulane map` does with each batch
+    [3, 5]
+
     `setup` is called once per worker process, on its GPU (`CUDA_VISIBLE_DEVICES` holds no other); then
     `predict_batch` for every batch. Any class with these methods will do, and so will a plain function
     `predict_batch(batch)`; the attributes may be set on the function too. What `--set KEY=VALUE` gives, or `args` in a
@@ -51,15 +57,16 @@ class Model:
     what is to be kept. `gray` of a 16-bit image is uint16; of a stack of pages, pages×H×W. `framework` chooses by
     name instead of by what is imported. `self.items` holds the names of the batch's items during the call.
 
-    **What it returns**: one result per item, as a list or tuple; or an array or tensor with N rows; or a dict of columns,
-    each with N values. A result is a number, a bool, text, None, an array or list of numbers (an embedding), a dict of
-    those (a column each), or anything nested that JSON has. Tensors may stay on the GPU: they are fetched while the
-    next batch is worked on. Half precision is kept as 32 bits. NaN stays NaN in columns of numbers and is null inside
-    nested values; with `--nan fail` such an item fails. Not: bytes (write a file, or return base64 text).
+    **What it returns**: one result per item, as a list or tuple; or an array or tensor with N rows; or a dict of
+    columns, each with N values. A result is a number, a bool, text, None, an array or list of numbers (an embedding), a
+    dict of those (a column each), or anything nested that JSON has. Tensors may stay on the GPU: they are fetched while
+    the next batch is worked on. Half precision is kept as 32 bits. NaN stays NaN in columns of numbers and is null
+    inside nested values; with `--nan fail` such an item fails. Not: bytes (write a file, or return base64 text).
 
     An exception is tried again once, then narrowed down to the items that cause it; these fail, the others go on. Out
-    of memory: fewer items at once. `load(self, path)`, if there is one, is called with `decode = "load"`, in other processes that have no
-    GPU and do not call `setup`; it returns a NumPy array (or anything with the buffer protocol), bytes or text.
+    of memory: fewer items at once. `load(self, path)`, if there is one, is called with `decode = "load"`, in other
+    processes that have no GPU and do not call `setup`; it returns a NumPy array (or anything with the buffer protocol),
+    bytes or text.
     """
 
     decode: Optional[str] = None

@@ -9,7 +9,7 @@ import sys
 from array import array
 from itertools import chain
 from operator import itemgetter
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ._arrays import ArrayError, Fetched, Fetching, fetch, is_array, rows, stacked
 
@@ -189,7 +189,7 @@ def _has_dicts(results: Sequence[Any]) -> bool:
 
 
 def _sized(results: Any, count: int) -> Any:
-    """The results as a dict of columns, an array or a list, each with `count` rows, or an error that says the numbers."""
+    """The results as a dict of columns, an array or a list, each with `count` rows, or an error with the numbers."""
     if isinstance(results, dict):
         if not results:
             raise ResultError("predict_batch returned an empty dict; return a column of values per key")
@@ -221,7 +221,7 @@ def _rows_or_list(values: Any) -> Any:
         raise ResultError(f"predict_batch returned {_kind(values)}; return one result per item") from None
 
 
-def _numbers(values: Sequence[Any], kinds: set) -> Optional[Tuple[str, bytes]]:
+def _numbers(values: Sequence[Any], kinds: Set[type]) -> Optional[Tuple[str, bytes]]:
     """Numbers of one type, as bytes."""
     try:
         if kinds == {float}:
@@ -268,7 +268,8 @@ def _rows_with_nan(content: Fetched) -> List[int]:
     if numpy is not None:
         values = numpy.frombuffer(content.data, content.element.replace("f", "float")).reshape(count, width)
         return [int(at) for at in numpy.flatnonzero(numpy.isnan(values).any(axis=1))]
-    flat = memoryview(content.data).cast("B").cast(FLOATS[content.element])
+    flat: Any = memoryview(content.data).cast("B")
+    flat = flat.cast(FLOATS[content.element])
     return sorted({at // width for at, value in enumerate(flat) if value != value}) if width else []
 
 

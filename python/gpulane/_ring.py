@@ -120,7 +120,7 @@ class Batch:
         """Offset and length of the items' data: all that bytes and texts need, and quicker to get."""
         return PLACE.iter_unpack(self.table(start, end))
 
-    def names(self, start: int, end: int) -> "Names":
+    def names(self, start: int, end: int) -> Names:
         """The items' names."""
         return Names(self.memory, self.first + start, end - start)
 

@@ -96,7 +96,8 @@ class Connection:
     def _send_all(self, parts: List[memoryview]) -> None:
         while parts:
             if len(parts) == 1:
-                # Counted as this process's own output, by which the engine sees that an idle worker lives; sendmsg is not.
+                # Counted as this process's own output, by which the engine sees that an idle worker lives; sendmsg
+                # is not.
                 sent = os.write(self._socket.fileno(), parts[0])
             else:
                 sent = self._socket.sendmsg(parts[:64])
@@ -122,7 +123,8 @@ class Connection:
             self._held += data
 
     def wait(self) -> None:
-        """Waits until something comes. The feeder may be listing millions of files: whoever watches over this process sees that it lives."""
+        """Waits until something comes. The feeder may be listing millions of files: whoever watches over this process
+        sees that it lives."""
         while not self._held and not select.select([self._socket], [], [], SIGN_OF_LIFE)[0]:
             with open(os.devnull, "wb", buffering=0) as nothing:
                 nothing.write(b".")

@@ -134,14 +134,14 @@ class FakeFeeder:
         """Sends a batch."""
         self.send("batch", batch=batch, careful=careful, **self.fill(slot, items, packed))
 
-    def answer(self, batch: int) -> "Answer":
+    def answer(self, batch: int) -> Answer:
         """Waits for a batch's results."""
         assert self.receive("began").head["batch"] == batch
         frame = self.receive("results")
         assert frame.head["batch"] == batch
         return Answer(frame)
 
-    def work(self, *texts: str, batch: int = 1) -> "Answer":
+    def work(self, *texts: str, batch: int = 1) -> Answer:
         """One batch of texts, from asking to the answer."""
         self.ask(batch, [text(one) for one in texts])
         return self.answer(batch)

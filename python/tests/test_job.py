@@ -6,11 +6,13 @@ import contextlib
 import io
 import json
 import os
+import random
 import subprocess
 import sys
 import tempfile
 import threading
 import unittest
+import warnings
 from pathlib import Path
 from typing import Any, Dict, Iterator, List
 from unittest import mock
@@ -116,14 +118,35 @@ class Metrics(InATemporaryFolder):
         gpulane.log(who="parent")
         self.assertEqual([line["who"] for line in self.lines()], ["parent", "child", "parent"])
 
-    def test_a_file_that_cannot_be_written_does_not_end_the_job(self) -> None:
+    def test_a_file_that_cannot_be_written_is_warned_of_once(self) -> None:
         os.environ["GPULANE_METRICS"] = str(self.folder / "missing" / "metrics.jsonl")
-        gpulane.log(step=1)
+        with warnings.catch_warnings(record=True) as warned:
+            warnings.simplefilter("always")
+            for step in range(3):
+                gpulane.log(step=step)
+        self.assertEqual(len(warned), 1)
+        self.assertIn("metrics.jsonl: No such file or directory", str(warned[0].message))
+
+    def test_nothing_is_raised_even_where_warnings_are_errors(self) -> None:
+        class Rude:
+            def __str__(self) -> str:
+                raise RuntimeError(f"not for you {id(self)}")
+
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            gpulane.log(step=1, what=Rude())
+            gpulane.log(step=2)
+        self.assertEqual([line["step"] for line in self.lines()], [2])
 
     def test_without_a_gpulane_nothing_happens(self) -> None:
         del os.environ["GPULANE_METRICS"]
         gpulane.log(step=1)
         self.assertEqual(os.listdir(self.folder), [])
+
+    def test_time_is_when_it_was_written(self) -> None:
+        with self.assertWarnsRegex(RuntimeWarning, "`time` is when"):
+            gpulane.log(time=3.5)
+        self.assertIn("T", self.lines()[0]["time"])
 
 
 class Done(InATemporaryFolder):
@@ -177,7 +200,12 @@ class Config(InATemporaryFolder):
     def test_by_hand_it_is_text_or_a_path(self) -> None:
         file = self.folder / "config.json"
         file.write_text('{"lr": 0.1}')
-        for argv in (["--config", str(file)], [f"--config={file}"], ['--config={"lr": 0.1}'], ["-v", "--config", '{"lr": 0.1}']):
+        for argv in (
+            ["--config", str(file)],
+            [f"--config={file}"],
+            ['--config={"lr": 0.1}'],
+            ["-v", "--config", '{"lr": 0.1}'],
+        ):
             with self.subTest(argv=argv), mock.patch.object(sys, "argv", ["train.py", *argv]):
                 self.assertEqual(gpulane.config(), {"lr": 0.1})
 
@@ -185,6 +213,24 @@ class Config(InATemporaryFolder):
         for argv in ([], ["--config"], ["--configure", "x"]):
             with self.subTest(argv=argv), mock.patch.object(sys, "argv", ["train.py", *argv]):
                 self.assertEqual(gpulane.config(), {})
+
+    def test_it_stands_over_the_defaults(self) -> None:
+        os.environ["GPULANE_CONFIG"] = '{"lr": 0.1, "net": {"width": 3}}'
+        given = gpulane.config(lr=1e-3, epochs=5, net={"width": 1, "depth": 2})
+        self.assertEqual(given, {"lr": 0.1, "epochs": 5, "net": {"width": 3}})
+
+    def test_a_file_can_be_asked_for(self) -> None:
+        file = self.folder / "config.json"
+        file.write_text('{"lr": 0.1}')
+        with mock.patch.object(sys, "argv", ["train.py"]):
+            self.assertEqual(gpulane.config(str(file), lr=1, path=2), {"lr": 0.1, "path": 2})
+        with mock.patch.object(sys, "argv", ["train.py", "--config", '{"lr": 3}']):
+            self.assertEqual(gpulane.config(str(file)), {"lr": 3})
+
+    def test_a_file_that_is_not_there_is_named(self) -> None:
+        with mock.patch.object(sys, "argv", ["train.py", "--config", "missing.json"]):
+            with self.assertRaisesRegex(FileNotFoundError, "--config: the config cannot be read.*missing.json"):
+                gpulane.config()
 
     def test_what_is_no_object_is_named(self) -> None:
         for text, what in (("[1]", "must be a JSON object, not list"), ("{", "is not JSON")):
@@ -204,14 +250,96 @@ class Out(InATemporaryFolder):
             self.assertEqual(gpulane.out(), Path("out"))
             self.assertTrue((self.folder / "out").is_dir())
 
+    def test_by_hand_it_can_be_said(self) -> None:
+        for argv in (["--out", str(self.folder / "there")], [f"--out={self.folder / 'there'}"]):
+            with self.subTest(argv=argv), mock.patch.object(sys, "argv", ["train.py", *argv]):
+                self.assertEqual(gpulane.out(), self.folder / "there")
+                os.environ["GPULANE_OUT"] = str(self.folder / "sweep")
+                self.assertEqual(gpulane.out(), self.folder / "sweep")
+                del os.environ["GPULANE_OUT"]
+
+
+class Seed(InATemporaryFolder):
+    def test_it_is_given_or_the_configs_or_zero(self) -> None:
+        self.assertEqual(gpulane.seed(5), 5)
+        self.assertEqual(gpulane.seed(), 0)
+        os.environ["GPULANE_CONFIG"] = '{"seed": 9}'
+        self.assertEqual(gpulane.seed(), 9)
+
+    def test_the_same_seed_brings_the_same_numbers(self) -> None:
+        gpulane.seed(1)
+        first = random.random()
+        gpulane.seed(2)
+        self.assertNotEqual(random.random(), first)
+        gpulane.seed(1)
+        self.assertEqual(random.random(), first)
+
+    def test_libraries_that_are_there_are_seeded(self) -> None:
+        numpy, torch = mock.Mock(), mock.Mock()
+        with mock.patch.dict(sys.modules, {"numpy": numpy, "torch": torch}):
+            gpulane.seed(3)
+        numpy.random.seed.assert_called_once_with(3)
+        torch.manual_seed.assert_called_once_with(3)
+
+    def test_what_is_no_seed_is_refused(self) -> None:
+        for wrong in (-1, 2**32, 1.5, "1", True):
+            with self.subTest(wrong=wrong), self.assertRaisesRegex(ValueError, "a seed is a whole number"):
+                gpulane.seed(wrong)  # type: ignore[arg-type]
+
+
+class Rank(InATemporaryFolder):
+    def setUp(self) -> None:
+        super().setUp()
+        for name in ("RANK", "WORLD_SIZE", "SLURM_PROCID", "SLURM_NTASKS"):
+            os.environ.pop(name, None)
+
+    def test_alone_it_is_the_first_of_one(self) -> None:
+        self.assertEqual(gpulane.rank(), (0, 1))
+
+    def test_torchrun_comes_before_slurm(self) -> None:
+        os.environ.update(SLURM_PROCID="3", SLURM_NTASKS="8")
+        self.assertEqual(gpulane.rank(), (3, 8))
+        os.environ.update(RANK="1", WORLD_SIZE="2")
+        self.assertEqual(gpulane.rank(), (1, 2))
+
+    def test_under_gpulane_slurm_speaks_of_gpulane(self) -> None:
+        os.environ.update(SLURM_PROCID="0", SLURM_NTASKS="4", GPULANE_RUN="/runs/a")
+        self.assertEqual(gpulane.rank(), (0, 1))
+
+    def test_nonsense_is_not_believed(self) -> None:
+        os.environ.update(RANK="x", WORLD_SIZE="2")
+        self.assertEqual(gpulane.rank(), (0, 1))
+        os.environ.update(RANK="2", WORLD_SIZE="2")
+        self.assertEqual(gpulane.rank(), (0, 1))
+
 
 class Import(unittest.TestCase):
     def test_it_brings_nothing_heavy(self) -> None:
         script = "import sys; before = set(sys.modules); import gpulane; print(*sorted(set(sys.modules) - before))"
         environment = {**os.environ, "PYTHONPATH": str(HERE.parent)}
-        done = subprocess.run([sys.executable, "-c", script], env=environment, stdout=subprocess.PIPE, check=True, text=True)
-        heavy = {"numpy", "torch", "cupy", "subprocess", "multiprocessing", "threading", "asyncio", "socket", "logging"}
-        self.assertEqual(heavy & set(done.stdout.split()), set())
+        # -S: what the interpreter's own site files bring would hide what the package brings.
+        argv = [sys.executable, "-S", "-c", script]
+        done = subprocess.run(argv, env=environment, stdout=subprocess.PIPE, check=True, text=True)
+        self.assertIn("gpulane", done.stdout.split())
+        self.assertLess(len(done.stdout.split()), 20)
+
+    def test_a_job_brings_nothing_heavy(self) -> None:
+        script = "import sys, gpulane; gpulane.config(); gpulane.log(step=1); gpulane.done(); print(*sys.modules)"
+        environment = {**os.environ, "PYTHONPATH": str(HERE.parent)}
+        argv = [sys.executable, "-S", "-c", script]
+        done = subprocess.run(argv, env=environment, stdout=subprocess.PIPE, check=True, text=True)
+        heavy = {"numpy", "torch", "cupy", "IPython", "ctypes", "subprocess", "multiprocessing", "threading", "asyncio"}
+        self.assertEqual((heavy | {"socket", "logging", "inspect"}) & set(done.stdout.split()), set())
+
+    def test_every_promised_name_is_there(self) -> None:
+        for name in gpulane.__all__:
+            with self.subTest(name=name):
+                self.assertIn(name, dir(gpulane))
+                self.assertTrue(callable(getattr(gpulane, name)))
+
+    def test_other_names_are_not(self) -> None:
+        with self.assertRaisesRegex(AttributeError, "'gpulane' has no attribute 'nothing'"):
+            gpulane.nothing  # noqa: B018
 
 
 if __name__ == "__main__":

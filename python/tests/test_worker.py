@@ -284,7 +284,7 @@ class Failures(WithAWorker):
         feeder = self.worker("def Model(batch): return batch[1:]")
         feeder.start("text")
         answer = feeder.work("a", "b")
-        self.assertEqual(answer.failed, {at: "predict_batch returned 0 results for 1 items" for at in (0, 1)})
+        self.assertEqual(answer.failed, dict.fromkeys((0, 1), "predict_batch returned 0 results for 1 items"))
         self.assertIn("predict_batch returned 1 results for 2 items", feeder.said())
         self.assertEqual((answer.head["count"], answer.head["columns"]), (0, []))
 

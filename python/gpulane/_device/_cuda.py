@@ -99,7 +99,7 @@ class Driver:
         if size:
             self.call("cuMemcpyHtoDAsync_v2", c_void_p(target), c_void_p(source), c_size_t(size), c_void_p(stream))
 
-    def wait_for(self, event: "Event", stream: int) -> None:
+    def wait_for(self, event: Event, stream: int) -> None:
         """Later work of the stream begins after the event."""
         self.call("cuStreamWaitEvent", c_void_p(stream), event.handle, c_uint(0))
 
@@ -135,7 +135,7 @@ class Event:
         """Waits until the work up to here is done."""
         self._driver.call("cuEventSynchronize", self.handle)
 
-    def seconds_since(self, earlier: "Event") -> float:
+    def seconds_since(self, earlier: Event) -> float:
         """Of work that is done."""
         millis = c_float()
         try:

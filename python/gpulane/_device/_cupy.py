@@ -41,11 +41,13 @@ class Cupy(Gpu):
         return _Arrays(self._cupy, memory.owner, origin)
 
     def compute_stream(self) -> int:
-        return self._cupy.cuda.get_current_stream().ptr
+        handle: int = self._cupy.cuda.get_current_stream().ptr
+        return handle
 
     def read(self, memory: Buffer, size: int) -> bytes:
         self._stream.synchronize()
-        return self._cupy.asnumpy(memory.owner[:size]).tobytes()
+        data: bytes = self._cupy.asnumpy(memory.owner[:size]).tobytes()
+        return data
 
     def free(self) -> None:
         gc.collect()

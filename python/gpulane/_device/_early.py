@@ -12,7 +12,7 @@ from ._nvrtc import compile_for
 
 __all__ = ["Early", "begin", "take"]
 
-_begun: Optional["Early"] = None
+_begun: Optional[Early] = None
 
 
 class Early(threading.Thread):

@@ -39,7 +39,7 @@ class Buffer:
 class GpuReady(Ready):
     """A batch on the GPU, or on its way there."""
 
-    def __init__(self, gpu: "Gpu", begun: Event, given: Any, to_device: int) -> None:
+    def __init__(self, gpu: Gpu, begun: Event, given: Any, to_device: int) -> None:
         super().__init__(given, to_device=to_device)
         self._gpu = gpu
         self._copying = begun
@@ -268,7 +268,7 @@ class Gpu:
     def _launch(
         self, table: Tuple[int, int], base: int, records: bytes, out: Buffer, count: int, decode: Decode
     ) -> List[Any]:
-        """Has pictures finished: `table` is where the entries lie and their bytes. What must be kept until it is done."""
+        """Has pictures finished; `table`: where the entries lie and their bytes. What must be kept until it is done."""
         assert self._finisher is not None
         both = self.allocate(table[1] + len(records))
         self.driver.to_device(both.address, table[0], table[1], self.stream)

@@ -94,7 +94,7 @@ class _Views(Library):
 
     def view(self, offset: int, element: int, shape: Tuple[int, ...]) -> Any:
         _, size, letter = ELEMENTS[element]
-        flat = self._memory[offset : offset + size * math.prod(shape)].toreadonly()
+        flat: Any = self._memory[offset : offset + size * math.prod(shape)].toreadonly()
         if not shape or 0 in shape or letter not in LETTERS_OF_MEMORYVIEW:
             return flat
         return flat.cast(letter, shape) if letter != "B" or len(shape) > 1 else flat

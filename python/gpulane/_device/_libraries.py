@@ -33,9 +33,9 @@ def _candidates(name: str) -> Iterator[str]:
                 yield from sorted(glob.glob(os.path.join(folder, inner, f"lib{name}.so.{version}*")), reverse=True)
     for version in order:
         suffix = f".{version}" if version else ""
-        for folder in (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"):
-            if folder:
-                yield os.path.join(folder, "lib64", f"lib{name}.so{suffix}")
+        for toolkit in (os.environ.get("CUDA_HOME"), os.environ.get("CUDA_PATH"), "/usr/local/cuda"):
+            if toolkit:
+                yield os.path.join(toolkit, "lib64", f"lib{name}.so{suffix}")
         yield f"lib{name}.so{suffix}"
 
 

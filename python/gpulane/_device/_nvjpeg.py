@@ -70,7 +70,7 @@ class NvJpeg:
         return state, Event(driver)
 
     @classmethod
-    def candidates(cls, driver: Driver) -> Iterator["NvJpeg"]:
+    def candidates(cls, driver: Driver) -> Iterator[NvJpeg]:
         """Decoders that can be made, the best first; made when asked for, since that takes time and memory."""
         library = find("nvjpeg")
         asked = os.environ.get("GPULANE_NVJPEG")

@@ -32,6 +32,7 @@ def pixels_of(data: bytes, decode: Decode) -> Union[bytes, Unreadable]:
             picture = ImageOps.pad(picture, decode.size, bilinear)
         else:
             picture = picture.resize(decode.size, bilinear)
-        return picture.tobytes()
+        pixels: bytes = picture.tobytes()
+        return pixels
     except Exception as error:  # Pillow raises what it likes for broken files.
         return Unreadable(f"and so does Pillow ({type(error).__name__}: {error})")

@@ -36,7 +36,8 @@ class Torch(Gpu):
         return _Tensors(self._torch, memory.owner, origin)
 
     def compute_stream(self) -> int:
-        return self._torch.cuda.current_stream().cuda_stream
+        handle: int = self._torch.cuda.current_stream().cuda_stream
+        return handle
 
     def hand_over(self, given: Any) -> None:
         # The allocator then waits for the model's stream before it reuses the memory, whoever keeps the tensor.

@@ -1,0 +1,190 @@
+"""One `gpulane` process, started, heard and ended. Knows nothing of plans and journals.
+
+It has a session of its own: Ctrl-C and a notebook's interrupt go to whole process groups, and a second SIGINT tells
+gpulane to kill at once what the first one lets end in order. So signals reach it only through here.
+
+For the same reason it would outlive a Python that is killed. A leash keeps it from that: a shell that waits for a pipe
+to close, which it does however this process ends, and then asks gpulane to stop.
+"""
+
+from __future__ import annotations
+
+import atexit
+import contextlib
+import os
+import signal
+import subprocess
+import tempfile
+import threading
+import weakref
+from typing import IO, Any, Iterator, List, Optional, Set, Union
+
+from ._binary import environment
+
+__all__ = ["Child", "interrupts_later"]
+
+LEASH = 'read -r pid && { read -r word; test "$word" = done || kill -TERM "$pid"; }'
+"""Run by `sh`. No word but an end of file: whoever held the other end is gone."""
+
+AT_EXIT_S = 30.0
+"""An interpreter that ends waits so long for a run to end in order; the leash sees to the rest."""
+
+_held: Set[int] = set()
+"""The ends of leashes this process holds. A fork must not: it would hold them beyond our end."""
+
+_living: weakref.WeakSet[Child] = weakref.WeakSet()
+
+
+class Child:
+    """A running `gpulane`. `leashed`: it ends with this process, however that ends."""
+
+    def __init__(self, argv: List[str], *, leashed: bool, stdin: Optional[IO[bytes]] = None) -> None:
+        self.leashed = leashed
+        self.code: Optional[int] = None
+        """How it exited, once `ended` is set; negative: by that signal."""
+        self.said = ""
+        """What it wrote to stderr, once `ended` is set."""
+        self.heard = False
+        """It has printed an event: the run has begun."""
+        self.stirred = threading.Event()
+        """It has begun, or ended without."""
+        self.ended = threading.Event()
+        # First, so that there is next to no time in which the child is not on it.
+        self._leash = _Leash() if leashed else None
+        # A file, not a pipe: nobody has to read it while it is written.
+        self._stderr = tempfile.TemporaryFile(prefix="gpulane-")
+        try:
+            self._process = subprocess.Popen(
+                argv,
+                stdin=subprocess.DEVNULL if stdin is None else stdin,
+                stdout=subprocess.PIPE,
+                stderr=self._stderr,
+                start_new_session=True,
+                env=environment(),
+            )
+        except BaseException:
+            self.let_go()
+            raise
+        if self._leash is not None:
+            self._leash.tie(self._process.pid)
+        _living.add(self)
+        threading.Thread(target=self._listen, name="gpulane", daemon=True).start()
+
+    def signal(self, number: int) -> None:
+        """Sends it a signal, unless it has ended."""
+        if not self.ended.is_set():
+            with contextlib.suppress(ProcessLookupError):
+                self._process.send_signal(number)
+
+    def end(self) -> None:
+        """Has it end all its jobs in order, and waits for that. Each interrupt while waiting is passed on: gpulane
+        takes a second one as "kill now", and a third one needs no patience of anybody."""
+        self.signal(signal.SIGINT)
+        for _ in range(3):
+            try:
+                self.ended.wait()
+                return
+            except KeyboardInterrupt:
+                self.signal(signal.SIGINT)
+        self.ended.wait(AT_EXIT_S)
+
+    def let_go(self) -> None:
+        """Takes it off its leash."""
+        if self._leash is not None:
+            self._leash.untie()
+            self._leash = None
+
+    def _listen(self) -> None:
+        """The thread of this child. What it prints says only that it has begun: the journal has the events."""
+        stdout = self._process.stdout
+        assert stdout is not None
+        with stdout:
+            while os.read(stdout.fileno(), 1 << 16):
+                self.heard = True
+                self.stirred.set()
+        self.code = self._process.wait()
+        with self._stderr as file:
+            file.seek(0)
+            self.said = file.read().decode(errors="replace").strip()
+        self.ended.set()
+        self.stirred.set()
+        self.let_go()
+
+
+class _Leash:
+    """Asks a process to stop when this one has ended, unless untied before."""
+
+    def __init__(self) -> None:
+        waits, self._end = os.pipe()
+        _held.add(self._end)
+        try:
+            self._shell = subprocess.Popen(
+                ["/bin/sh", "-c", LEASH, "gpulane-leash"],
+                stdin=waits,
+                stdout=subprocess.DEVNULL,
+                stderr=subprocess.DEVNULL,
+                start_new_session=True,
+                cwd="/",
+            )
+        except BaseException:
+            self._close()
+            raise
+        finally:
+            os.close(waits)
+
+    def tie(self, pid: int) -> None:
+        self._write(f"{pid}\n")
+
+    def untie(self) -> None:
+        self._write("done\n")
+        self._close()
+        self._shell.wait()
+
+    def _write(self, line: str) -> None:
+        with contextlib.suppress(OSError):  # Somebody killed the shell: then there is no leash.
+            os.write(self._end, line.encode())
+
+    def _close(self) -> None:
+        _held.discard(self._end)
+        os.close(self._end)
+
+
+@contextlib.contextmanager
+def interrupts_later() -> Iterator[None]:
+    """Holds back KeyboardInterrupt until the end of the block, so that no process is started and then not known."""
+    before: Union[Any, int, None] = None
+    if threading.current_thread() is threading.main_thread():
+        before = signal.getsignal(signal.SIGINT)
+    if not callable(before):
+        yield
+        return
+    came: List[int] = []
+    signal.signal(signal.SIGINT, lambda number, _frame: came.append(number))
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGINT, before)
+    if came:
+        before(came[0], None)
+
+
+def _forget_leashes() -> None:
+    """In a forked child."""
+    for end in list(_held):
+        with contextlib.suppress(OSError):
+            os.close(end)
+    _held.clear()
+    _living.clear()
+
+
+def _end_all() -> None:
+    """The interpreter ends, and with it what it runs."""
+    mine = [child for child in _living if child.leashed and not child.ended.is_set()]
+    for child in mine:
+        child.signal(signal.SIGTERM)
+    for child in mine:
+        child.ended.wait(AT_EXIT_S)
+
+
+os.register_at_fork(after_in_child=_forget_leashes)
+atexit.register(_end_all)

@@ -1,0 +1,75 @@
+"""The files of a run directory that tell how it stands: the frozen plan, the journal, the lock. Reads only."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Tuple
+
+__all__ = ["Journal", "is_live", "json_lines", "plan_of"]
+
+
+class Journal:
+    """`journal.jsonl`, read as it grows."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._offset = 0
+        self._inode = 0
+
+    def news(self) -> Tuple[bool, List[Dict[str, Any]]]:
+        """The events since the last call; `True`: it is another journal by now, and these are from its beginning."""
+        try:
+            with open(self._path, "rb") as file:
+                status = os.fstat(file.fileno())
+                anew = status.st_ino != self._inode or status.st_size < self._offset
+                if anew:
+                    self._inode, self._offset = status.st_ino, 0
+                file.seek(self._offset)
+                # The last line may be under way; it is read when it is whole.
+                whole = file.read().rpartition(b"\n")[:2]
+        except FileNotFoundError:
+            return False, []
+        text = b"".join(whole)
+        self._offset += len(text)
+        return anew, list(json_lines(text))
+
+
+def json_lines(text: bytes) -> Iterator[Dict[str, Any]]:
+    """The objects of a file with one a line. What is damaged is left out: `gpulane resume` is the one to judge it."""
+    for line in text.split(b"\n"):
+        try:
+            value = json.loads(line) if line else None
+        except ValueError:
+            continue
+        if isinstance(value, dict):
+            yield value
+
+
+def plan_of(path: Path) -> Dict[str, Any]:
+    """The frozen plan of the run in this directory."""
+    try:
+        text = (path / "plan.json").read_bytes()
+    except FileNotFoundError:
+        raise FileNotFoundError(f"{path} is no run of gpulane: it has no plan.json") from None
+    plan: Dict[str, Any] = json.loads(text)
+    return plan
+
+
+def is_live(path: Path) -> bool:
+    """Whether an engine works on the run: it holds the lock. Shared for an instant, as gpulane's own views do."""
+    try:
+        lock = os.open(path / "lock", os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    try:
+        fcntl.flock(lock, fcntl.LOCK_SH | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return True
+    except OSError:
+        return False
+    finally:
+        os.close(lock)
+    return False

@@ -1,0 +1,149 @@
+"""What a run has brought: jobs with their last metrics, rows of maps. From files that are durable, also while it runs.
+
+pandas and pyarrow are used where they are, and asked for by name where nothing else will do."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any, Dict, Iterable, List, Optional, Sequence
+
+from ._journal import json_lines
+
+__all__ = ["failed_items", "flat", "form_of", "last_metrics", "map_rows", "shaped"]
+
+FORMS = ("list", "pandas", "arrow")
+METRICS_READ = 1 << 16
+"""Bytes at the end of a metrics file that are read for the last values."""
+
+Row = Dict[str, Any]
+
+
+def form_of(as_: Optional[str]) -> str:
+    """What is asked for; by default a pandas DataFrame where pandas is installed, else a list of dicts."""
+    if as_ is None:
+        return "pandas" if importlib.util.find_spec("pandas") else "list"
+    if as_ not in FORMS:
+        raise ValueError(f"as_={as_!r} is not known; there is {', '.join(map(repr, FORMS))}")
+    return as_
+
+
+def shaped(rows: List[Row], form: str) -> Any:
+    """Rows as a list, a DataFrame or an Arrow table."""
+    if form == "list":
+        return rows
+    columns = list(dict.fromkeys(key for row in rows for key in row))
+    if form == "pandas":
+        return _package("pandas").DataFrame(rows, columns=columns or None)
+    values = {column: [row.get(column) for row in rows] for column in columns}
+    return _package("pyarrow").table(values)
+
+
+def flat(row: Dict[str, Any]) -> Dict[str, Any]:
+    """Config and metrics as columns of their own."""
+    own = {key: value for key, value in row.items() if key not in ("config", "metrics")}
+    columns: Dict[str, Any] = {}
+    for group in ("config", "metrics"):
+        for key, value in row[group].items():
+            columns[f"{group}.{key}" if key in own or key in columns else key] = value
+    return {"job": own.pop("job"), **columns, **own}
+
+
+def last_metrics(attempt: Path) -> Row:
+    """The newest value of each metric of an attempt, as `gpulane.log` wrote them."""
+    try:
+        with open(attempt / "metrics.jsonl", "rb") as file:
+            size = file.seek(0, 2)
+            file.seek(max(0, size - METRICS_READ))
+            text = file.read()
+    except OSError:
+        return {}
+    newest: Row = {}
+    for line in json_lines(text):
+        newest.update(line)
+    newest.pop("time", None)
+    return newest
+
+
+def map_rows(folder: Path, form: str) -> Any:
+    """The results of a map, in the order of its items."""
+    parts = [folder / name for name in _parts(folder)]
+    if any(part.suffix == ".parquet" for part in parts):
+        return _from_parquet(parts, folder, form)
+    rows = [row for part in parts for row in json_lines(part.read_bytes())]
+    order = _order(folder, [row.get("item") for row in rows])
+    return shaped([rows[at] for at in order], form)
+
+
+def failed_items(folder: Path) -> List[Row]:
+    """The items of a map that failed, with their reasons."""
+    durable = 0
+    for line in _ledger(folder):
+        durable = line.get("failed_bytes", durable)
+    try:
+        with open(folder / "failed.jsonl", "rb") as file:
+            return list(json_lines(file.read(durable)))
+    except FileNotFoundError:
+        return []
+
+
+def _from_parquet(parts: Sequence[Path], folder: Path, form: str) -> Any:
+    if not importlib.util.find_spec("pyarrow"):
+        raise ImportError(
+            f"the results in {folder} are Parquet files, which need pyarrow: `pip install pyarrow`; "
+            "a map with format='jsonl' (`--format jsonl`) needs no package"
+        )
+    arrow = _package("pyarrow")
+    parquet = importlib.import_module("pyarrow.parquet")
+    tables = [parquet.read_table(part, partitioning=None) for part in parts]
+    # A column that was empty at first is only in later parts.
+    table = arrow.concat_tables(tables, promote_options="default")
+    table = table.take(_order(folder, table.column("item").to_pylist()))
+    if form == "arrow":
+        return table
+    return table.to_pandas() if form == "pandas" else table.to_pylist()
+
+
+def _parts(folder: Path) -> List[str]:
+    """The files the ledger names: whatever else lies there is not durable."""
+    parts: Dict[int, str] = {}
+    for line in _ledger(folder):
+        if line.get("part"):
+            parts[line["commit"]] = line["part"]
+        parts.pop(line.get("lost", -1), None)
+    return list(parts.values())
+
+
+def _ledger(folder: Path) -> Iterable[Row]:
+    try:
+        text = (folder / "commits.jsonl").read_bytes()
+    except FileNotFoundError:
+        return []
+    return json_lines(text[: text.rfind(b"\n") + 1])
+
+
+def _order(folder: Path, names: Sequence[Any]) -> List[int]:
+    """Places of the rows in the order of the frozen list. An item that stands there twice has two rows, which are
+    equal in name and stay as they came."""
+    places: Dict[str, int] = {}
+    with open(folder / "items.list", encoding="utf-8", newline="\n") as file:
+        next(file, None)  # Its header.
+        for number, line in enumerate(file):
+            places.setdefault(_name(line.rstrip("\n").split("\t")[1]), number)
+    return sorted(range(len(names)), key=lambda at: places.get(names[at], len(places)))
+
+
+def _name(field: str) -> str:
+    """The name of an item as results have it: only one that is not UTF-8 keeps its escapes."""
+    if "\\" not in field or "\\x" in field.replace("\\\\", ""):
+        return field
+    special = {"t": "\t", "n": "\n", "r": "\r"}
+    letters = iter(field)
+    return "".join(letter if letter != "\\" else (lambda c: special.get(c, c))(next(letters, "")) for letter in letters)
+
+
+def _package(name: str) -> Any:
+    try:
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise ImportError(f"{name} cannot be imported ({error}); `pip install {name}`, or ask for as_='list'") from None

@@ -1,0 +1,189 @@
+"""A model given as a class or function, as `FILE.py:NAME`: other processes load it from its file.
+
+What was defined in a notebook's cell has no file. It is written out where that is safe: its source is known, and every
+name it uses is its own, a builtin, or a module or a part of one that can be imported again. Otherwise: an error that
+says what stands in the way and what to write.
+"""
+
+from __future__ import annotations
+
+import ast
+import builtins
+import hashlib
+import inspect
+import linecache
+import os
+import re
+import symtable
+import sys
+from pathlib import Path
+from types import CodeType, ModuleType
+from typing import Any, Iterator, List, Optional, Set, Tuple
+
+from ._errors import ModelNotInFile
+
+__all__ = ["CELLS", "target_of"]
+
+CELLS = Path("runs") / "cells"
+"""Where models from cells are written to: beside the runs that need them to be resumed."""
+
+
+def target_of(model: Any) -> str:
+    """The model as `gpulane map` takes it."""
+    if isinstance(model, (str, os.PathLike)):
+        return os.fspath(model)
+    if not (inspect.isclass(model) or inspect.isfunction(model)):
+        raise ModelNotInFile(
+            f"{model!r} is no model: give a class, a function or the text FILE.py:NAME. "
+            "Each worker makes an object of its own, so an object cannot be given"
+        )
+    name = model.__name__
+    if model.__qualname__ != name:
+        raise ModelNotInFile(
+            f"{model.__qualname__} is defined inside something else, where workers cannot find it; "
+            "move it to the top level of a file"
+        )
+    module = sys.modules.get(model.__module__)
+    file = getattr(module, "__file__", None)
+    if file is None or not os.path.isfile(file):
+        return _from_cell(model)
+    if model.__module__ == "__main__":
+        _refuse_unguarded(file, name)
+    else:
+        _refuse_relative(file, name, model.__module__)
+    return f"{os.path.abspath(file)}:{name}"
+
+
+def _refuse_unguarded(file: str, name: str) -> None:
+    """Workers import the script. A call that is not guarded would be made again in each of them."""
+    frame = inspect.currentframe()
+    line = None
+    while frame is not None:
+        if frame.f_globals.get("__name__") == "__main__" and frame.f_code.co_name == "<module>":
+            line = frame.f_lineno
+        frame = frame.f_back
+    if line is None:
+        return
+    for statement in ast.parse(Path(file).read_text(encoding="utf-8")).body:
+        inside = statement.lineno <= line <= (statement.end_lineno or statement.lineno)
+        if inside and not (isinstance(statement, ast.If) and "__name__" in ast.dump(statement.test)):
+            raise ModelNotInFile(
+                f"workers import {file} to find {name}, and would come to this very call (line {line}); "
+                'put it under `if __name__ == "__main__":`, or the model into a file of its own'
+            )
+
+
+def _refuse_relative(file: str, name: str, module: str) -> None:
+    """Workers load the file by itself, not as a part of its package."""
+    for node in ast.walk(ast.parse(Path(file).read_text(encoding="utf-8"))):
+        if isinstance(node, ast.ImportFrom) and node.level > 0:
+            raise ModelNotInFile(
+                f"{file} imports from its own package (line {node.lineno}), and workers load it by itself. Write a "
+                f"file, say model.py, with the line `from {module} import {name}`, and give 'model.py:{name}'"
+            )
+
+
+def _from_cell(model: Any) -> str:
+    """Writes the model of a cell to a file named after what is in it: the same source is the same file, so that a run
+    can be resumed, and a changed one is another."""
+    name = model.__name__
+    source = _source(model)
+    if source is None:
+        raise ModelNotInFile(f"{name} is in no file, and its source is not known here. {_advice(name)}")
+    imports, unsafe = _imports(source, vars(sys.modules["__main__"]))
+    if unsafe:
+        raise ModelNotInFile(
+            f"{name} is defined in a cell and uses what only this notebook has: {', '.join(unsafe)}. {_advice(name)}"
+        )
+    text = f'"""Written by gpulane from a notebook\'s cell. Changes here are lost."""\n\n{imports}\n\n{source}\n'
+    folder = CELLS / hashlib.sha256(text.encode()).hexdigest()[:8]
+    file = folder / f"{_file_name(name)}.py"
+    folder.mkdir(parents=True, exist_ok=True)
+    if not file.exists():
+        draft = folder / f".{os.getpid()}.py"
+        draft.write_text(text, encoding="utf-8")
+        draft.replace(file)
+    return f"{file}:{name}"
+
+
+def _advice(name: str) -> str:
+    file = f"{_file_name(name)}.py"
+    return (
+        "Workers are other processes and load their model from a file. Put the line "
+        f"`%%writefile {file}` on top of a cell with the model and everything it uses, imports too, run it, "
+        f"and give '{file}:{name}'"
+    )
+
+
+def _file_name(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "_", name).lower()
+
+
+def _source(model: Any) -> Optional[str]:
+    """The definition as it stands in its cell, decorators included. IPython keeps the cells it has run where Python
+    looks for source lines, by the file name that their code carries."""
+    for file in _files(model):
+        text = "".join(linecache.getlines(file))
+        try:
+            body = ast.parse(text).body
+        except SyntaxError:
+            continue
+        kinds = (ast.ClassDef, ast.FunctionDef)
+        for node in reversed([node for node in body if isinstance(node, kinds) and node.name == model.__name__]):
+            first = min([node.lineno, *(each.lineno for each in node.decorator_list)])
+            return "\n".join(text.splitlines()[first - 1 : node.end_lineno])
+    return None
+
+
+def _files(model: Any) -> Iterator[str]:
+    """File names in the code of a function, or of a class's own methods: a wrapped one has its decorator's first."""
+    members = vars(model).values() if inspect.isclass(model) else [model]
+    for member in members:
+        inner = inspect.unwrap(getattr(member, "__func__", member))
+        code = getattr(inner, "__code__", None)
+        if isinstance(code, CodeType) and getattr(inner, "__module__", None) == "__main__":
+            yield code.co_filename
+
+
+def _imports(source: str, known: Any) -> Tuple[str, List[str]]:
+    """The imports the source needs before it, and the names that cannot be had by importing."""
+    lines, unsafe = [], []
+    for name in sorted(_free(symtable.symtable(source, "<cell>", "exec")) - set(dir(builtins))):
+        line = _import_of(name, known.get(name)) if name in known else None
+        if line is None:
+            unsafe.append(name)
+        else:
+            lines.append(line)
+    return "\n".join(lines), unsafe
+
+
+def _free(table: symtable.SymbolTable) -> Set[str]:
+    """Names the source uses but does not bind."""
+    bound = {symbol.get_name() for symbol in table.get_symbols() if symbol.is_assigned() or symbol.is_imported()}
+    bound |= {"__name__", "__file__", "__doc__"}
+    used: Set[str] = set()
+    todo = [table]
+    while todo:
+        scope = todo.pop()
+        todo += scope.get_children()
+        used |= {
+            symbol.get_name()
+            for symbol in scope.get_symbols()
+            if symbol.is_referenced() and (symbol.is_global() or scope is table)
+        }
+    return used - bound
+
+
+def _import_of(name: str, value: Any) -> Optional[str]:
+    """How another process gets the same object under this name, if it can."""
+    if isinstance(value, ModuleType):
+        path = value.__name__
+        if path == "__main__" or sys.modules.get(path) is not value:
+            return None
+        return f"import {path}" if path == name else f"import {path} as {name}"
+    module, inside = getattr(value, "__module__", None), getattr(value, "__qualname__", None)
+    if not isinstance(module, str) or not isinstance(inside, str) or module == "__main__":
+        return None
+    if getattr(sys.modules.get(module), inside, None) is not value:
+        return None
+    return f"from {module} import {inside}" if inside == name else f"from {module} import {inside} as {name}"
