@@ -123,7 +123,9 @@ def load_model(target: str, given: Optional[Dict[str, Any]] = None) -> Any:
         return found(**given)
     if callable(getattr(found, "predict_batch", None)):
         if given:
-            raise ModelError(f"`{name}` of {path} is made already and takes no arguments; name its class, or a function")
+            raise ModelError(
+                f"`{name}` of {path} is made already and takes no arguments; name its class, or a function"
+            )
         return found
     if callable(found):
         _check(found, f"function {name} of {path}", given, taken=1)

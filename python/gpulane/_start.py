@@ -1,7 +1,8 @@
 """How `gpulane map` starts a worker or a loader: `python …/gpulane/_start.py worker FILE.py:Class`.
 
-By its path and not with `-m`, which puts the working directory in front of everything: a `queue.py` or `gpulane.py` there would be taken for
-Python's or for this package. Nothing happens when it is imported, which `multiprocessing` does in processes it spawns.
+By its path and not with `-m`, which puts the working directory in front of everything: a `queue.py` or `gpulane.py`
+there would be taken for Python's or for this package. Nothing happens when it is imported, which `multiprocessing` does
+in processes it spawns.
 """
 
 import importlib

@@ -1,5 +1,5 @@
-"""A loader of `gpulane map`, started by gpulane through `_start.py`. Calls the model's own `load(path)` and writes what it
-returns into the ring."""
+"""A loader of `gpulane map`, started by gpulane through `_start.py`. Calls the model's own `load(path)` and writes what
+it returns into the ring."""
 
 from __future__ import annotations
 

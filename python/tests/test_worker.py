@@ -60,7 +60,11 @@ class Arguments(WithAWorker):
 
     def test_what_it_does_not_take_or_lacks_is_said(self) -> None:
         for model, given, words in [
-            ("class Model:\n  def __init__(self, a=1, b=2): ...\n  def predict_batch(self, x): ...", {"c": 1}, ["`c`", "a, b"]),
+            (
+                "class Model:\n  def __init__(self, a=1, b=2): ...\n  def predict_batch(self, x): ...",
+                {"c": 1},
+                ["`c`", "a, b"],
+            ),
             ("class Model:\n  def predict_batch(self, x): ...", {"c": 1}, ["`c`", "no arguments"]),
             ("def Model(batch, a): ...", {}, ["needs `a`", "--set a=VALUE"]),
             ("def Model(batch, a=1): ...", {"batch": 1}, ["`batch`", "it takes a"]),

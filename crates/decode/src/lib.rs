@@ -14,6 +14,8 @@
 //! - A JPEG much larger than asked for is decoded at 1/2, 1/4 or 1/8 of its size (by the inverse DCT), as long as both
 //!   sides of what is used stay at or above the target. This differs slightly from decoding in full: it averages where
 //!   Pillow's filter weighs.
+//! - Plain JPEGs are decoded by ourselves, to the same planes as libjpeg-turbo's, and finished with more bits between the steps
+//!   than Pillow keeps: at most 1 apart.
 //! - Orientation is read from EXIF alone (JPEG, PNG, WebP) or the TIFF tag; one that stands only in XMP is not seen.
 
 mod colour;
