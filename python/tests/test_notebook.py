@@ -156,7 +156,7 @@ class Notebooks(WithGpulane):
         said = self.kernel.finish(self.sleepers(), on_card=self.kernel.manager.interrupt_kernel)
         self.assertEqual(said.error, "KeyboardInterrupt: stopped; gpulane.Run('slow').resume() goes on")
         self.assertIn("interrupted", said.html[-1])
-        self.assertEqual(processes(self.folder / "slow"), [])
+        until(lambda: not processes(self.folder / "slow"), "nothing is left")
         resumed = self.kernel.run('_runs.Run("slow").resume().state')
         self.assertEqual((resumed.error, resumed.result), ("", "'succeeded'"))
 
