@@ -26,6 +26,7 @@ def config() -> Dict[str, Any]:
     From gpulane; without one, from `--config` on the command line (JSON text or the path of a JSON file), so that
     the same script runs by hand; otherwise empty.
     """
+    _needs_a_job("config")
     text = os.environ.get("GPULANE_CONFIG")
     if text:
         return _an_object(text, "GPULANE_CONFIG")
@@ -43,6 +44,7 @@ def config() -> Dict[str, Any]:
 def out() -> Path:
     """Where this job's output belongs. Under gpulane it appears at its final place when the job has succeeded;
     without one it is `out` in the current directory."""
+    _needs_a_job("out")
     folder = Path(os.environ.get("GPULANE_OUT") or "out")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -83,6 +85,15 @@ def done() -> None:
     except OSError as error:
         raise OSError(error.errno, f"gpulane cannot be told that the work is done: {error.strerror}", path) from None
     _ring()
+
+
+def _needs_a_job(name: str) -> None:
+    """A standby imports a file before there is a job; what it would be told then belongs to none."""
+    if os.environ.get("GPULANE_ATTEMPT") == "0":
+        raise RuntimeError(
+            f"gpulane.{name}() was called while the file is imported, before there is a job; call it inside the function "
+            'that `entry` names, or write standbys = "off"'
+        )
 
 
 def _ring() -> None:

@@ -6,9 +6,12 @@ import importlib.util
 import os
 import sys
 from types import ModuleType
-from typing import Any, Optional, Sequence
+from typing import Any, Dict, Optional, Sequence
 
-__all__ = ["Model", "ModelError", "load_model"]
+__all__ = ["Model", "ModelError", "load_model", "preload"]
+
+_loaded: Dict[str, ModuleType] = {}
+"""Files that were imported before their time, by path."""
 
 
 class Model:
@@ -116,10 +119,18 @@ def load_model(target: str) -> Any:
     raise ModelError(f"`{name}` of {path} is neither a class nor a function")
 
 
+def preload(target: str) -> None:
+    """Imports the file of `FILE.py:Class`, for a `load_model` to come."""
+    path = os.path.abspath(target.rpartition(":")[0])
+    _loaded[path] = _module(path)
+
+
 def _module(path: str) -> ModuleType:
     """The file as a module under its own name, so that pickles and `inspect` find it; its folder importable, as if
     it had been run by hand."""
     path = os.path.abspath(path)
+    if path in _loaded:
+        return _loaded[path]
     if not os.path.isfile(path):
         raise ModelError(f"there is no file {path}")
     name = os.path.splitext(os.path.basename(path))[0]
