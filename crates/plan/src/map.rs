@@ -6,8 +6,8 @@ use toml::de::DeValue;
 
 use crate::diagnostic::Span;
 use crate::document::RawStage;
+use crate::entry::{python_object, verbatim};
 use crate::keys;
-use crate::later::python_object;
 use crate::problems::Problems;
 use crate::reader::{Limit, Node, Placed, count, is_damage, text, texts, wrong_kind};
 use crate::words::one_of;
@@ -171,9 +171,4 @@ pub(crate) fn settle(stage: &mut Stage, retries: Option<u32>) {
     stage.command.push(verbatim(&map.model));
     stage.retries = retries.unwrap_or(RETRIES);
     (stage.timeout, stage.max_failures) = (None, None);
-}
-
-/// As it must be written where placeholders are filled in.
-fn verbatim(text: &str) -> String {
-    text.replace('{', "{{").replace('}', "}}")
 }
