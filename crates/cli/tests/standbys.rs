@@ -316,17 +316,17 @@ fn one_that_takes_gpu_memory_while_importing_is_noticed() {
 
 #[test]
 fn memory_of_a_job_that_was_a_standby_is_the_jobs_own() {
-    let (_nvml, gpulane) = Gpulane::on(env!("CARGO_BIN_EXE_gpulane"), &["24GiB", "24GiB"]);
+    let (_nvml, gpulane) = Gpulane::on(env!("CARGO_BIN_EXE_gpulane"), &["24GiB"]);
     let train = format!(
         "{IMPORT}def main(out):\n    claim = os.path.join(os.environ['FAKE_VRAM'], str(os.getpid()))\n    \
          open(claim, 'w').write(os.environ['CUDA_VISIBLE_DEVICES'] + ' 3GiB\\n')\n    time.sleep(0.6)\n"
     );
     gpulane.workspace.file("train.py", &train);
     let run = gpulane.start(&plan("", 2), "all");
-    wait_for_standbys(&gpulane, 2);
+    wait_for_standbys(&gpulane, 1);
     let finished = go(&gpulane, run);
     assert_eq!(finished.code, 0, "{}", finished.stderr);
-    assert_eq!(starts(&gpulane).iter().filter(|start| is_warm(start)).count(), 2);
+    assert!(is_warm(&starts(&gpulane)[0]));
     let mut done = gpulane.events_of("job_succeeded");
     done.retain(|event| event["job"] != "gate/main");
     for event in done {

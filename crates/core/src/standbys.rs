@@ -6,7 +6,7 @@
 
 use std::cmp::Reverse;
 
-use gpulane_model::{Bytes, Event, GpuIndex, GpuKind, Stage, StageId, Standbys};
+use gpulane_model::{Bytes, Event, GpuIndex, GpuKind, JobId, Stage, StageId, Standbys};
 
 use crate::demand::{Demand, Need};
 use crate::devices::{Device, Status};
@@ -92,8 +92,12 @@ impl Core {
         match &slot.map {
             // Those that came to grief beside others are started in another way.
             None => slot.pending.saturating_sub(slot.alone.ready),
-            // The first start of each worker is not waited for by anybody.
-            Some(map) if slot.pending == 0 && map.end.is_none() && map.lives() => slot.busy,
+            // First all workers are started; a standby is for those that are started again.
+            Some(map) if map.end.is_none() && map.lives() => {
+                let begun = |job: JobId| self.jobs[job.index()].attempts > 0;
+                let all = self.plan.stage(stage).job_ids().all(begun);
+                if all { slot.busy + slot.pending } else { 0 }
+            }
             Some(_) => 0,
         }
     }

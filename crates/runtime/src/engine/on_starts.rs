@@ -8,7 +8,7 @@ use rustix::event::epoll;
 
 use super::ending::Names;
 use super::environment::Start;
-use super::launchpad::Setback;
+use super::launchpad::{Ready, Setback};
 use super::reactor::{Reactor, watch_main};
 use super::standbys::{Mould, Warm};
 use crate::process::spawn::Spawned;
@@ -60,15 +60,9 @@ impl Reactor<'_> {
     /// Gives the job to a standby that fits, or starts a process for it.
     fn begin(&mut self, start: &Start<'_>) -> Result<Begun, Setback> {
         let ready = self.launchpad.make_ready(start)?;
-        let mould = Mould {
-            stage: self.prepared.plan.job(start.job).stage,
-            gpu: start.gpus.first().copied().filter(|_| start.gpus.len() == 1),
-            cpus: start.cpus,
-            reserve: start.reserve,
-            extra: start.extra.to_vec(),
-        };
-        let warm = self.standbys.hand_over(start.job, &mould, &ready.files, &ready.own_names());
-        if let Some(Warm { spawned, alias }) = warm {
+        if self.standbys.any()
+            && let Some(Warm { spawned, alias }) = self.hand_over(start, &ready)
+        {
             self.roster.dismiss(spawned.pid);
             // From now on its end is that of a job.
             let _ = epoll::delete(&self.epoll, &spawned.pidfd);
@@ -76,6 +70,17 @@ impl Reactor<'_> {
         }
         let spawned = self.launchpad.start(start, &ready)?;
         Ok(Begun { spawned, alias: None })
+    }
+
+    fn hand_over(&mut self, start: &Start<'_>, ready: &Ready) -> Option<Warm> {
+        let mould = Mould {
+            stage: self.prepared.plan.job(start.job).stage,
+            gpu: start.gpus.first().copied(),
+            cpus: start.cpus,
+            reserve: start.reserve,
+            extra: start.extra.to_vec(),
+        };
+        self.standbys.hand_over(start.job, &mould, &ready.files, &ready.own_names())
     }
 
     /// Nothing is started that could not be recorded.

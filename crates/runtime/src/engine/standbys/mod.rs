@@ -133,8 +133,9 @@ impl Standbys {
                 && stage.standbys != gpulane_model::Standbys::Off
                 && stage.gpus <= 1
         };
+        let possible = plan.stages.iter().any(may);
         Self {
-            possible: plan.stages.iter().any(may),
+            possible,
             stirred: true,
             alarm: false,
             waiting: HashMap::new(),
@@ -142,7 +143,7 @@ impl Standbys {
             counter: 0,
             sizes: HashMap::new(),
             deaths: HashMap::new(),
-            priority: Priority::try_out(),
+            priority: if possible { Priority::try_out() } else { Priority::default() },
             pressure: Pressure::new(machine.cores),
             idle: 0,
             cores: machine.cores.max(1),
@@ -153,6 +154,11 @@ impl Standbys {
     /// Whether there is anything to look after.
     pub(super) fn need_a_look(&mut self) -> bool {
         std::mem::take(&mut self.stirred) && self.possible
+    }
+
+    /// Whether there are any.
+    pub(super) fn any(&self) -> bool {
+        !self.waiting.is_empty()
     }
 
     /// Those that wait or will, for the core.

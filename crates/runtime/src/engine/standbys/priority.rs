@@ -7,7 +7,7 @@ use rustix::process::{Pid, getpriority_process, setpriority_pgrp, setpriority_pr
 const NICER: i32 = 10;
 
 /// What can be done about priorities here.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, Debug, Default)]
 pub(super) struct Priority {
     /// What jobs run at, where a process can be brought back to it.
     usual: Option<i32>,

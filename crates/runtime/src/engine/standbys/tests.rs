@@ -1,3 +1,5 @@
+//! Standbys with other programs in their place: whom a job goes to, who is missing, who is given up.
+
 use std::os::fd::AsFd;
 
 use gpulane_model::{GpuKind, RunSettings, Stage};
