@@ -29,7 +29,7 @@ impl CStrings {
 
     /// Those that begin so, each ended by a NUL.
     pub(crate) fn block_of(&self, beginning: &[u8]) -> Vec<u8> {
-        let strings = self.strings.iter().map(|string| string.as_bytes_with_nul());
+        let strings = self.strings.iter().map(CString::as_bytes_with_nul);
         strings.filter(|string| string.starts_with(beginning)).flatten().copied().collect()
     }
 

@@ -102,6 +102,7 @@ pub(super) enum Why {
 }
 
 /// All standbys of a run.
+#[allow(clippy::struct_excessive_bools)] // each is a thing that is so or not
 pub(super) struct Standbys {
     /// Some stage may have any.
     possible: bool,
@@ -341,7 +342,9 @@ impl Standbys {
     /// Ends all. They are reaped by whoever outlives us.
     pub(super) fn end_all(&mut self) {
         let numbers: Vec<u32> = self.waiting.keys().copied().collect();
-        numbers.into_iter().for_each(|number| self.end(number));
+        for number in numbers {
+            self.end(number);
+        }
     }
 
     /// One has ended: its process, to be forgotten, and what the core should know.
