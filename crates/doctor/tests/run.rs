@@ -41,7 +41,7 @@ impl Told {
             cpu_lanes: 4,
         };
         let (name, gpulane) = ("night".into(), "0".into());
-        let begun = Event::RunStarted { format: 1, name, gpulane, jobs: 4, machine, pid: 1, warm: false };
+        let begun = Event::RunStarted { format: 1, name, gpulane, jobs: 4, machine, pid: 1 };
         let records = std::iter::once(begun).chain(events).zip(1..);
         let lines = records
             .map(|(event, seq)| gpulane_journal::encode(&Record { seq, time: Millis(seq), event }) + "\n");
@@ -60,7 +60,14 @@ fn name(job: u32) -> String {
 }
 
 fn started(job: u32) -> Event {
-    Event::JobStarted { job: name(job), attempt: Attempt(1), lane: LaneId(job), gpus: vec![], pid: 1 }
+    Event::JobStarted {
+        job: name(job),
+        attempt: Attempt(1),
+        lane: LaneId(job),
+        gpus: vec![],
+        pid: 1,
+        warm: false,
+    }
 }
 
 fn succeeded(job: u32) -> Event {

@@ -92,7 +92,7 @@ mod tests {
         let of = |lone| variables(&dir, &stage(Some(MapStage { lone, ..MapStage::default() })), &inherited);
         let path = ("PYTHONPATH", "/runs/a/.python:/mine".into());
         let entry = Stage { entry: Some("train.py:main".into()), ..Stage::named("train") };
-        assert_eq!(variables(&dir, &entry, &inherited), [path.clone()]);
+        assert_eq!(variables(&dir, &entry, &inherited), std::slice::from_ref(&path));
         assert_eq!(of(true), [("GPULANE_FEED", "/runs/a".into()), path.clone()]);
         assert_eq!(of(false), [("GPULANE_FEED", "/runs/a/maps/embed".into()), path]);
     }
