@@ -40,6 +40,7 @@ def config(path: Optional[str] = None, /, **defaults: Any) -> Dict[str, Any]:
     >>> gpulane.config(lr=1e-3, epochs=10)
     {'lr': 0.1, 'epochs': 10}
     """
+    _needs_a_job("config")
     return {**defaults, **_given(path)}
 
 
@@ -54,6 +55,7 @@ def out() -> Path:
     >>> gpulane.out()
     PosixPath('out')
     """
+    _needs_a_job("out")
     folder = Path(os.environ.get("GPULANE_OUT") or _argument("--out") or "out")
     folder.mkdir(parents=True, exist_ok=True)
     return folder
@@ -154,6 +156,15 @@ def done() -> None:
     except OSError as error:
         raise OSError(error.errno, f"gpulane cannot be told that the work is done: {error.strerror}", path) from None
     _ring()
+
+
+def _needs_a_job(name: str) -> None:
+    """A standby imports a file before there is a job; what it would be told then belongs to none."""
+    if os.environ.get("GPULANE_ATTEMPT") == "0":
+        raise RuntimeError(
+            f"gpulane.{name}() was called while the file is imported, before there is a job; call it inside the function "
+            'that `entry` names, or write standbys = "off"'
+        )
 
 
 def _ring() -> None:

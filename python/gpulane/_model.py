@@ -10,7 +10,10 @@ from functools import partial
 from types import ModuleType
 from typing import Any, Dict, List, Optional, Sequence
 
-__all__ = ["Model", "ModelError", "load_model"]
+__all__ = ["Model", "ModelError", "load_model", "preload"]
+
+_loaded: Dict[str, ModuleType] = {}
+"""Files that were imported before their time, by path."""
 
 
 class Model:
@@ -154,10 +157,18 @@ def _check(made: Any, what: str, given: Dict[str, Any], taken: int) -> None:
         )
 
 
+def preload(target: str) -> None:
+    """Imports the file of `FILE.py:Class`, for a `load_model` to come."""
+    path = os.path.abspath(target.rpartition(":")[0])
+    _loaded[path] = _module(path)
+
+
 def _module(path: str) -> ModuleType:
     """The file as a module under its own name, so that pickles and `inspect` find it; its folder importable, as if
     it had been run by hand, and the working directory."""
     path = os.path.abspath(path)
+    if path in _loaded:
+        return _loaded[path]
     if not os.path.isfile(path):
         raise ModelError(f"there is no file {path}")
     name = os.path.splitext(os.path.basename(path))[0]

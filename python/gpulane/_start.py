@@ -8,13 +8,14 @@ in processes it spawns.
 import importlib
 import os
 import sys
+from typing import Callable
 
 LATER = ("_cupy", "_early", "_torch")
 """Used only with a GPU; what they import of Python's own must not be looked for when others' folders are back."""
 
 
-def main() -> None:
-    """Imports what the role needs with nobody's folders in the way, then puts them back and goes on."""
+def role(name: str) -> Callable[[], None]:
+    """Imports what the role needs with nobody's folders in the way, then puts them back; what remains to be done."""
     here = os.path.dirname(os.path.abspath(__file__))
     root = os.path.dirname(here)
     given = [entry for entry in sys.path if os.path.abspath(entry) not in (here, root)]
@@ -23,11 +24,15 @@ def main() -> None:
     sys.path[:] = [root] + [entry for entry in given if os.path.abspath(entry) not in theirs]
     from gpulane import loader, worker
 
-    for name in LATER:
-        importlib.import_module(f"gpulane._device.{name}")
+    for later in LATER:
+        importlib.import_module(f"gpulane._device.{later}")
     sys.path[:] = [root] + given
-    role = sys.argv.pop(1) if len(sys.argv) > 1 else ""
-    {"worker": worker, "loader": loader}.get(role, worker).main()
+    return loader.main if name == "loader" else worker.main
+
+
+def main() -> None:
+    """Starts what the first word says."""
+    role(sys.argv.pop(1) if len(sys.argv) > 1 else "")()
 
 
 if __name__ == "__main__":

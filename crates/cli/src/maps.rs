@@ -11,6 +11,9 @@ use gpulane_model::{GpuKind, Machine, MapStage, Plan, Stage, env_vars, template,
 /// Input that stands for a list on our standard input.
 pub(crate) const STDIN: &str = "@-";
 
+/// Names of a file that are shown where another was expected.
+const SHOWN: usize = 8;
+
 /// Whether the plan has any.
 pub(crate) fn any(plan: &Plan) -> bool {
     plan.stages.iter().any(|stage| stage.map.is_some())
@@ -65,7 +68,10 @@ fn at_hand(stage: &Stage, map: &MapStage) -> Vec<String> {
 pub(crate) fn set_python(plan: &mut Plan) {
     let python = active_python(|name| std::env::var_os(name));
     for stage in &mut plan.stages {
-        let unset = stage.map.as_ref().is_some_and(|map| map.python.is_none());
+        let unset = match &stage.map {
+            Some(map) => map.python.is_none(),
+            None => stage.entry.is_some() && stage.python.is_none(),
+        };
         if let (true, Some(python), Some(first)) = (unset, &python, stage.command.first_mut()) {
             *first = python.replace('{', "{{").replace('}', "}}");
         }
@@ -107,7 +113,8 @@ fn model_problem(map: &MapStage, base: &Path) -> Option<String> {
     match std::fs::read(&path) {
         Err(error) => Some(format!("cannot read the model {}: {error}", path.display())),
         Ok(text) if !defines(&text, object) => {
-            let there = definitions(&text);
+            let there: Vec<String> =
+                definitions(&text).iter().take(SHOWN).map(|name| format!("`{name}`")).collect();
             let there = if there.is_empty() { "no class or function".to_owned() } else { there.join(", ") };
             Some(format!("{} has no `{object}`; it has {there}", path.display()))
         }
@@ -116,7 +123,7 @@ fn model_problem(map: &MapStage, base: &Path) -> Option<String> {
 }
 
 /// Whether the name stands in the file as a word: it may be imported or assigned, so this is all that can be asked without Python.
-fn defines(text: &[u8], object: &str) -> bool {
+pub(crate) fn defines(text: &[u8], object: &str) -> bool {
     let first = object.split('.').next().unwrap_or(object).as_bytes();
     let is_word = |byte: &u8| byte.is_ascii_alphanumeric() || *byte == b'_' || !byte.is_ascii();
     let starred = text.windows(8).any(|part| part == b"import *");
@@ -124,15 +131,14 @@ fn defines(text: &[u8], object: &str) -> bool {
 }
 
 /// Classes and functions at the top of the file.
-fn definitions(text: &[u8]) -> Vec<String> {
-    const SHOWN: usize = 8;
+pub(crate) fn definitions(text: &[u8]) -> Vec<String> {
     let text = String::from_utf8_lossy(text);
     let names = text.lines().filter_map(|line| {
         let rest = line.strip_prefix("class ").or_else(|| line.strip_prefix("def "))?;
         let end = rest.find(|c: char| !c.is_alphanumeric() && c != '_').unwrap_or(rest.len());
-        Some(format!("`{}`", &rest[..end]))
+        Some(rest[..end].to_owned())
     });
-    names.take(SHOWN).collect()
+    names.collect()
 }
 
 /// A directory of our own for as long as it is looked into.
@@ -173,7 +179,7 @@ mod tests {
         {
             assert_eq!(defines(text, object), there, "{object}");
         }
-        assert_eq!(definitions(text), ["`Embed`", "`plain`"]);
+        assert_eq!(definitions(text), ["Embed", "plain"]);
         assert!(defines(b"from models import *\n", "Anything"));
     }
 }

@@ -1,9 +1,12 @@
-//! What can be known to fail before anything is started: programs that cannot be found or executed.
+//! What can be known to fail before anything is started: programs that cannot be found or executed, functions that are not there.
 
+use std::io::ErrorKind;
 use std::path::Path;
 
 use gpulane_model::Plan;
 use gpulane_plan::{Diagnostic, Source};
+
+use crate::maps;
 
 /// What is wrong with the programs the stages name. One that is not there yet may be made by an earlier stage, so
 /// that is only a warning.
@@ -25,6 +28,25 @@ pub(crate) fn programs(source: &Source, plan: &Plan) -> Vec<Diagnostic> {
         }
     }
     found
+}
+
+/// What is wrong with the functions the stages name: a file that cannot be read, a name that stands nowhere in it. One that
+/// stages before make is not looked for.
+pub(crate) fn entries(source: &Source, plan: &Plan) -> Vec<Diagnostic> {
+    let base = Path::new(&plan.run.cwd);
+    let entries = plan.stages.iter().filter_map(|stage| Some((stage, stage.entry.as_ref()?)));
+    let found = entries.filter_map(|(stage, entry)| {
+        let (file, name) = entry.rsplit_once(':')?;
+        match std::fs::read(base.join(file)) {
+            Err(error) if error.kind() == ErrorKind::NotFound && !stage.after.is_empty() => None,
+            Err(error) => Some(gpulane_plan::missing_file(source, &stage.name, entry, &error.to_string())),
+            Ok(text) if !maps::defines(&text, name) => {
+                Some(gpulane_plan::missing_name(source, &stage.name, entry, &maps::definitions(&text)))
+            }
+            Ok(_) => None,
+        }
+    });
+    found.collect()
 }
 
 /// Every name a program could be called by, for suggestions.

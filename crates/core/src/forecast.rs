@@ -107,7 +107,7 @@ impl Course {
             for effect in effects.drain(..) {
                 match effect {
                     Effect::Spawn { job, attempt, gpus, .. } => {
-                        inputs.push(Input::JobSpawned { job, attempt, pid: 1 });
+                        inputs.push(Input::JobSpawned { job, attempt, pid: 1, warm: false });
                         self.enter(job, gpus);
                         self.ends.push(Reverse((self.now.after(length(seconds(job))), job, attempt)));
                     }

@@ -15,6 +15,15 @@ pub enum Input {
         attempt: Attempt,
         /// Its main process.
         pid: u32,
+        /// It was a standby.
+        warm: bool,
+    },
+    /// Standbys of this stage cannot be had, or must not be: its jobs start without.
+    StandbysFailed {
+        /// The stage.
+        stage: StageId,
+        /// Why and what to do, for a person.
+        why: String,
     },
     /// Answer to `Spawn`: the program cannot be executed. Final: another try would end the same way.
     SpawnFailed {

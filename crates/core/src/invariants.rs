@@ -23,6 +23,7 @@ impl Core {
         self.check_findings()?;
         self.check_gate()?;
         self.check_maps()?;
+        self.check_standbys()?;
         for at in 0..self.stages.len() {
             self.check_stage(StageId::at(at))?;
         }
@@ -38,7 +39,7 @@ impl Core {
         fresh.counts = gpulane_model::Counts::default();
         (fresh.active, fresh.delayed) = (0, 0);
         for stage in &mut fresh.stages {
-            (stage.failed, stage.skipped, stage.busy) = (0, 0, 0);
+            (stage.failed, stage.skipped, stage.busy, stage.pending) = (0, 0, 0, 0);
             (stage.alone.ready, stage.plain.ready) = (0, 0);
             stage.unended = 0;
         }
@@ -60,7 +61,8 @@ impl Core {
         }
         for (at, (kept, counted)) in self.stages.iter().zip(&fresh.stages).enumerate() {
             let of = |slot: &StageSlot| {
-                [slot.failed, slot.skipped, slot.busy, slot.alone.ready, slot.plain.ready, slot.unended]
+                let ready = [slot.alone.ready, slot.plain.ready];
+                ([slot.failed, slot.skipped, slot.busy, slot.pending, slot.unended], ready)
             };
             if of(kept) != of(counted) {
                 return Err(format!("stage {at} counted {:?}; there are {:?}", of(kept), of(counted)));

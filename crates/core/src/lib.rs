@@ -11,6 +11,7 @@
 //! - `state`: [`Core`] itself and `step`; `restore` makes one from a journal.
 //! - `starts`, `gate`, `ends`, `leases`: starting what can start, what the end of a job means to others, GPUs that come and
 //!   go.
+//! - `standbys`: which processes should wait for jobs; a question the runtime asks after each step.
 //! - `on_*`: handlers, a room for each kind of news.
 //! - `rank`, `order`: who goes first where GPUs are shared by memory; `forecast`: how it would go.
 //! - `signs`, `vigil`, `norm`: when a job that shows no life is frozen; used by whoever watches, not by the core.
@@ -50,6 +51,7 @@ mod rank;
 mod restore;
 mod signs;
 mod stages;
+mod standbys;
 mod starts;
 mod state;
 mod vigil;
@@ -64,6 +66,7 @@ pub use memory::{HEADROOM, MARGIN, reserve_for};
 pub use misfit::{Lack, Misfit, misfits};
 pub use norm::Norm;
 pub use signs::{ProcessSigns, Signs};
+pub use standbys::{StandbyWish, StandbysThere};
 pub use state::Core;
 pub use vigil::{Judgement, Limits, Seen, Vigil, Wish};
 pub use waiting::Waiting;

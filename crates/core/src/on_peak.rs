@@ -54,7 +54,12 @@ impl Core {
 
     /// Whether what is reserved for jobs like this one was written by a person, or seen from a job's beginning to its end.
     pub(crate) fn is_sure(&self, job: JobId) -> bool {
-        self.plan.stage_of(job).memory != Memory::Auto || self.stages[self.stage_of(job).index()].confirmed
+        self.is_stage_sure(self.stage_of(job))
+    }
+
+    /// The same for all jobs of a stage.
+    pub(crate) fn is_stage_sure(&self, stage: StageId) -> bool {
+        self.plan.stage(stage).memory != Memory::Auto || self.stages[stage.index()].confirmed
     }
 
     /// With `memory = "auto"`: what one job took, others of its stage can be expected to take.

@@ -10,12 +10,12 @@ use crate::{Effect, Manner, Timer};
 const HOLD: Millis = Millis::seconds(2);
 
 impl Core {
-    pub(crate) fn on_job_spawned(&mut self, job: JobId, attempt: Attempt, pid: u32) {
+    pub(crate) fn on_job_spawned(&mut self, job: JobId, attempt: Attempt, pid: u32, warm: bool) {
         let Some((lane, ending)) = self.starting(job, attempt) else { return };
         self.set_phase(job, Phase::Running { lane, ending, since: self.now });
         let name = self.plan.job_name(job);
         let gpus = self.uuids(lane);
-        self.record(Event::JobStarted { job: name, attempt, lane, gpus, pid });
+        self.record(Event::JobStarted { job: name, attempt, lane, gpus, pid, warm });
         if matches!(self.hold, Hold::Trial { .. } | Hold::Probing { .. }) {
             self.hold = Hold::Free;
             self.record(Event::StartsReleased {});

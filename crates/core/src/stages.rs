@@ -33,6 +33,10 @@ pub(crate) struct StageSlot {
     pub(crate) awaited: u32,
     /// Its jobs whose end has not yet been passed on to others.
     pub(crate) unended: u32,
+    /// Jobs that are still to start: waiting, ready, or between two tries.
+    pub(crate) pending: u32,
+    /// Its standbys were found to be of no use.
+    pub(crate) standbys_off: bool,
     /// Jobs that failed or were cancelled.
     pub(crate) failed: u32,
     /// Jobs that will not run.
@@ -81,6 +85,8 @@ impl StageSlot {
             lack: Lack::of(stage, machine),
             awaited: u32::try_from(stage.after.len()).unwrap_or(u32::MAX),
             unended: u32::try_from(stage.job_ids().len()).unwrap_or(u32::MAX),
+            pending: 0,
+            standbys_off: false,
             failed: 0,
             skipped: 0,
             given_up: 0,

@@ -169,7 +169,7 @@ impl Core {
         self.leave_youth(job);
     }
 
-    fn threads(&self, stage: StageId, demand: Demand) -> u32 {
+    pub(crate) fn threads(&self, stage: StageId, demand: Demand) -> u32 {
         let places = match demand {
             Demand::Devices { count, need } if self.machine.packing => {
                 self.lanes.devices.places_for(count, need)

@@ -121,7 +121,7 @@ impl Core {
     fn on_input(&mut self, input: Input) {
         match input {
             Input::Begin => self.on_begin(),
-            Input::JobSpawned { job, attempt, pid } => self.on_job_spawned(job, attempt, pid),
+            Input::JobSpawned { job, attempt, pid, warm } => self.on_job_spawned(job, attempt, pid, warm),
             Input::SpawnFailed { job, attempt, message } => self.on_spawn_failed(job, attempt, message),
             Input::SpawnBlocked { job, attempt, because } => self.on_spawn_blocked(job, attempt, because),
             Input::JobExited { job, attempt, exit, left, who, ago, peak, trouble, stuck, fruitful } => {
@@ -144,6 +144,7 @@ impl Core {
             Input::TimerFired { timer: Timer::Gate } => self.on_gate_due(),
             Input::TimerFired { timer: Timer::Feeder { stage } } => self.on_feeder_due(stage),
             Input::MapEnded { stage, result } => self.on_map_ended(stage, result),
+            Input::StandbysFailed { stage, why } => self.on_standbys_failed(stage, why),
             Input::FeederGone { stage } => self.on_feeder_gone(stage),
             Input::CancelRequested { jobs } => self.on_cancel_requested(&jobs),
             Input::Interrupted { because, now } => self.on_interrupted(because, now),
@@ -247,13 +248,18 @@ impl Core {
         let stage = self.plan.job(job).stage;
         let slot = &mut self.stages[stage.index()];
         match phase {
-            Phase::Waiting => change(&mut self.counts.pending),
+            Phase::Waiting => {
+                change(&mut self.counts.pending);
+                change(&mut slot.pending);
+            }
             Phase::Ready => {
                 change(&mut self.counts.pending);
+                change(&mut slot.pending);
                 change(&mut slot.queue_mut(kind).ready);
             }
             Phase::Delayed { .. } => {
                 change(&mut self.counts.pending);
+                change(&mut slot.pending);
                 change(&mut self.delayed);
             }
             Phase::Starting { .. } => {

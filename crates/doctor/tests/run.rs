@@ -60,7 +60,14 @@ fn name(job: u32) -> String {
 }
 
 fn started(job: u32) -> Event {
-    Event::JobStarted { job: name(job), attempt: Attempt(1), lane: LaneId(job), gpus: vec![], pid: 1 }
+    Event::JobStarted {
+        job: name(job),
+        attempt: Attempt(1),
+        lane: LaneId(job),
+        gpus: vec![],
+        pid: 1,
+        warm: false,
+    }
 }
 
 fn succeeded(job: u32) -> Event {

@@ -65,6 +65,7 @@ pub(crate) fn started(index: u32, attempt: u32) -> Event {
         lane: LaneId(index % 2),
         gpus: vec![format!("GPU-sim-{}", index % 2)],
         pid: 5000 + index,
+        warm: false,
     }
 }
 

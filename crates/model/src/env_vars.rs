@@ -28,6 +28,9 @@ pub const ATTEMPT_DIR: &str = "GPULANE_ATTEMPT_DIR";
 /// Where Python looks for packages; a worker of a map finds gpulane's own there first.
 pub const PYTHONPATH: &str = "PYTHONPATH";
 
+/// For a standby, until it has read it: the descriptor through which its job comes.
+pub const STANDBY: &str = "GPULANE_STANDBY";
+
 /// A file to append metrics to, one JSON object a line; each line is a sign of life.
 pub const METRICS: &str = "GPULANE_METRICS";
 /// A file to make when the work is finished: a process that then does not exit is ended and has succeeded.

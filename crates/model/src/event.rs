@@ -58,6 +58,16 @@ pub enum Event {
         gpus: Vec<String>,
         /// Its main process.
         pid: u32,
+        /// It was a standby: its file was imported before.
+        #[serde(default, skip_serializing_if = "is_false")]
+        warm: bool,
+    },
+    /// There are no standbys for a stage any more: its jobs start without.
+    StandbysOff {
+        /// The stage's name.
+        stage: String,
+        /// Why and what to do, for a person.
+        why: String,
     },
     /// A job's work is done and its output published.
     JobSucceeded {
@@ -331,6 +341,11 @@ impl Event {
             _ => None,
         }
     }
+}
+
+#[allow(clippy::trivially_copy_pass_by_ref)] // serde hands out references
+fn is_false(value: &bool) -> bool {
+    !value
 }
 
 mod rfc3339 {

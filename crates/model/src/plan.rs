@@ -52,7 +52,7 @@ pub struct RunSettings {
 pub struct Stage {
     /// Unique in the plan.
     pub name: String,
-    /// argv with placeholders. Empty for `map` and `entry` stages.
+    /// argv with placeholders.
     pub command: Vec<String>,
     /// Extra environment; values may hold placeholders.
     #[serde(default)]
@@ -84,9 +84,12 @@ pub struct Stage {
     /// Files under `out` that mean the work is done.
     #[serde(default)]
     pub result: Vec<String>,
-    /// A Python function instead of a command.
+    /// A Python function instead of a command: `FILE.py:NAME`. Then `command` is what runs it.
     pub entry: Option<String>,
-    /// Warm processes for `entry`.
+    /// The Python that runs `entry`; `None`: the active one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub python: Option<String>,
+    /// Warm processes for `entry`, and for the workers of a map.
     pub standbys: Standbys,
     /// Hold back starts while the CPUs are saturated.
     pub start_gate: StartGate,
@@ -133,6 +136,7 @@ impl Stage {
             hang: Some(Hang::default()),
             result: Vec::new(),
             entry: None,
+            python: None,
             standbys: Standbys::default(),
             start_gate: StartGate::default(),
             mps: false,

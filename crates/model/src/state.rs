@@ -148,6 +148,8 @@ pub struct RunState {
     pub suspected: HashMap<JobId, Suspicion>,
     /// How many jobs finished their work but did not exit as they should have.
     pub lingered: u32,
+    /// How many starts were from a standby.
+    pub warm: u32,
     /// By stage: how far its map has come; `None`: it is no map.
     pub maps: Vec<Option<MapState>>,
     /// Events name stages too.
@@ -182,6 +184,7 @@ impl RunState {
             vram_held: Vec::new(),
             suspected: HashMap::new(),
             lingered: 0,
+            warm: 0,
             maps: plan.stages.iter().map(|stage| stage.map.as_ref().map(|_| MapState::default())).collect(),
             stages: plan
                 .stages
@@ -269,7 +272,8 @@ impl RunState {
                     self.jobs[id.index()].failures = 1;
                 }
             }
-            Event::ProcessesLeft { .. }
+            Event::StandbysOff { .. }
+            | Event::ProcessesLeft { .. }
             | Event::ProcessesStuck { .. }
             | Event::MemoryExceeded { .. }
             | Event::MpsFault { .. }
@@ -288,7 +292,8 @@ impl RunState {
         job.retry_at = None;
         self.suspected.remove(&id);
         match event {
-            Event::JobStarted { attempt, lane, pid, .. } => {
+            Event::JobStarted { attempt, lane, pid, warm, .. } => {
+                self.warm += u32::from(*warm);
                 job.attempts = job.attempts.max(attempt.0);
                 job.status = JobStatus::Running { lane: *lane, pid: *pid, since: time };
             }
@@ -370,8 +375,14 @@ mod tests {
         apply(&mut state, 5000, retrying(30.5));
         assert_eq!(state.jobs[0].retry_at(), Some(Millis(35_500)));
         let gpus = vec![];
-        let started =
-            Event::JobStarted { job: "train/0".into(), attempt: Attempt(2), lane: LaneId(0), gpus, pid: 1 };
+        let started = Event::JobStarted {
+            job: "train/0".into(),
+            attempt: Attempt(2),
+            lane: LaneId(0),
+            gpus,
+            pid: 1,
+            warm: false,
+        };
         apply(&mut state, 35_501, started);
         assert_eq!(state.jobs[0].retry_at(), None);
     }

@@ -6,10 +6,11 @@ use crate::problems::Problems;
 
 pub(crate) const PLAN: [&str; 3] = ["name", "defaults", "stage"];
 
-pub(crate) const STAGE: [&str; 23] = [
+pub(crate) const STAGE: [&str; 24] = [
     "name",
     "command",
     "entry",
+    "python",
     "map",
     "env",
     "gpus",

@@ -17,6 +17,8 @@
 //!   `?` stand for any characters or one within a name, `**` for any number of directories; all of its globs must match.
 //! - The jobs of a stage with `map` are its workers, `worker-0` and on; how many is decided where the machine is known. `timeout` and
 //!   `max_failures` of the defaults do not apply to it.
+//! - A stage with `entry` runs the runner of the Python package in the run directory, with `python` or, where that is not written, the
+//!   active Python. It has no standbys where `env` has placeholders that differ from job to job.
 //! - A placeholder must be known to every job of its stage. A config key may not hide a placeholder all jobs have.
 //! - A text with syntax errors is read as far as possible, and what only follows from such an error is not reported.
 
@@ -26,9 +28,9 @@ mod command;
 mod diagnostic;
 mod document;
 mod entries;
+mod entry;
 mod expand;
 mod keys;
-mod later;
 mod map;
 mod map_line;
 mod matrix;
@@ -55,7 +57,7 @@ use gpulane_model::RunSettings;
 pub use adhoc::{AdHoc, Override, adhoc};
 pub use diagnostic::{Diagnostic, Outcome, Severity};
 pub use map_line::{MapLine, change_map, map_line};
-pub use programs::{missing_program, not_executable, not_there_yet};
+pub use programs::{missing_file, missing_name, missing_program, not_executable, not_there_yet};
 pub use render::render;
 pub use source::Source;
 

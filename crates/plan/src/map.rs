@@ -8,8 +8,8 @@ use toml::de::DeValue;
 use crate::command::Text;
 use crate::diagnostic::Span;
 use crate::document::RawStage;
+use crate::entry::{python_object, verbatim};
 use crate::keys;
-use crate::later::python_object;
 use crate::nearest::did_you_mean;
 use crate::problems::Problems;
 use crate::reader::{Limit, Node, Placed, count, is_damage, text, texts, wrong_kind};
@@ -264,9 +264,4 @@ pub(crate) fn settle(stage: &mut Stage, retries: Option<u32>) {
         vec![verbatim(python), format!("{{run}}/{START_SCRIPT}"), "worker".to_owned(), verbatim(&map.model)];
     stage.retries = retries.unwrap_or(RETRIES);
     (stage.timeout, stage.max_failures) = (None, None);
-}
-
-/// As it must be written where placeholders are filled in.
-fn verbatim(text: &str) -> String {
-    text.replace('{', "{{").replace('}', "}}")
 }

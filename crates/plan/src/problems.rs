@@ -2,7 +2,7 @@
 //! a person who forgot a quote must not read that the stage has no command.
 
 use std::cell::OnceCell;
-use std::collections::{BTreeMap, HashMap, HashSet};
+use std::collections::{HashMap, HashSet};
 use std::hash::{DefaultHasher, Hash, Hasher};
 
 use crate::diagnostic::{Diagnostic, Severity, Span};
@@ -22,8 +22,6 @@ pub(crate) struct Problems<'s> {
     line_starts: OnceCell<Vec<usize>>,
     /// How often each word stands in a damaged text; empty for a sound one.
     words: HashMap<&'s str, u32>,
-    /// Keys that are checked but do nothing yet: where first, and how often.
-    not_yet: BTreeMap<&'static str, (Span, u32)>,
     /// The flag being read, if it is one: then remedies are flags too.
     pub(crate) flag: Option<String>,
     /// Right words for wrong ones.
@@ -40,7 +38,6 @@ impl<'s> Problems<'s> {
             damaged_lines: HashSet::new(),
             line_starts: OnceCell::new(),
             words: HashMap::new(),
-            not_yet: BTreeMap::new(),
             flag: None,
             nearest: Nearest::default(),
         }
@@ -78,9 +75,8 @@ impl<'s> Problems<'s> {
         self.add(Severity::Warning, span, message.into())
     }
 
-    /// A setting that is checked but has no effect in this version; told once per kind.
-    pub(crate) fn not_yet(&mut self, what: &'static str, span: &Span) {
-        self.not_yet.entry(what).or_insert_with(|| (span.clone(), 0)).1 += 1;
+    pub(crate) fn note(&mut self, span: &Span, message: impl Into<String>) -> &mut Diagnostic {
+        self.add(Severity::Note, span, message.into())
     }
 
     /// How to write this value for this key, in TOML or as the flag it came from.
@@ -150,16 +146,6 @@ impl<'s> Problems<'s> {
             index <= self.syntax_errors
                 || !diagnostic.span.as_ref().is_some_and(|span| self.is_damaged_at(span.start))
         });
-        for (what, (span, count)) in std::mem::take(&mut self.not_yet) {
-            let times = if count > 1 { format!(" ({count} times here)") } else { String::new() };
-            found.push(Diagnostic {
-                severity: Severity::Note,
-                message: format!("not yet: {what} is checked but has no effect in this version{times}"),
-                span: Some(span),
-                label: String::new(),
-                help: None,
-            });
-        }
         // What stands in `[defaults]` may be found wrong once per stage.
         let mut seen = HashSet::new();
         found.retain(|diagnostic| {

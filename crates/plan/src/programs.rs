@@ -10,6 +10,7 @@ use crate::command::Text;
 use crate::diagnostic::{Diagnostic, Severity, Span};
 use crate::nearest::Nearest;
 use crate::parse;
+use crate::reader::Node;
 use crate::source::Source;
 
 /// There are thousands of programs on a PATH; only one that is really near was meant.
@@ -62,6 +63,36 @@ pub fn not_there_yet(source: &Source, plan: &Plan, stage: &str, program: &str) -
     }
 }
 
+/// The file of an entry cannot be read; `why` says how.
+pub fn missing_file(source: &Source, stage: &str, entry: &str, why: &str) -> Diagnostic {
+    let file = entry.rsplit_once(':').map_or(entry, |(file, _)| file);
+    Diagnostic {
+        severity: Severity::Error,
+        message: format!("cannot read `{file}`: {why}"),
+        span: entry_place(source, stage, entry, 0..file.len()),
+        label: "the file of the entry".to_owned(),
+        help: Some("paths start where gpulane was called".to_owned()),
+    }
+}
+
+/// The file of an entry has no such name. `known` are the classes and functions it has.
+pub fn missing_name(source: &Source, stage: &str, entry: &str, known: &[String]) -> Diagnostic {
+    let (file, name) = entry.rsplit_once(':').unwrap_or((entry, ""));
+    let meant = Nearest::default().find(name, known.iter().map(String::as_str));
+    let help = match meant {
+        Some(meant) => format!("did you mean `{file}:{meant}`?"),
+        None if known.is_empty() => "it has no function; write one: `def main(config, out):`".to_owned(),
+        None => format!("it has `{}`", known.iter().take(8).cloned().collect::<Vec<_>>().join("`, `")),
+    };
+    Diagnostic {
+        severity: Severity::Error,
+        message: format!("`{file}` has no `{name}`"),
+        span: entry_place(source, stage, entry, file.len() + 1..entry.len()),
+        label: "stands nowhere in the file".to_owned(),
+        help: Some(help),
+    }
+}
+
 fn interpreter(program: &str) -> Option<&'static str> {
     match program.rsplit_once('.')?.1 {
         "py" => Some("python3"),
@@ -81,6 +112,30 @@ fn place(source: &Source, plan: &Plan, stage: &str, program: &str) -> Option<Spa
 
 /// The first argument of the stage's command, or of the one in the defaults.
 fn in_document(text: &str, stage: &str, program: &str) -> Option<Span> {
+    with_key(text, stage, "command", |command| {
+        let first = command.get_ref().as_array()?.first()?;
+        match first.get_ref() {
+            DeValue::String(written) if written == program => {
+                let written = Text::read(first, written, text);
+                Some(written.part(0, program.len()))
+            }
+            _ => None,
+        }
+    })
+}
+
+/// Where a part of this stage's entry stands in the source.
+fn entry_place(source: &Source, stage: &str, entry: &str, part: Span) -> Option<Span> {
+    with_key(&source.text, stage, "entry", |node| match node.get_ref() {
+        DeValue::String(written) if written == entry => {
+            Some(Text::read(node, written, &source.text).part(part.start, part.len()))
+        }
+        _ => None,
+    })
+}
+
+/// What `look` finds in the value of a stage's key, or of the one in the defaults.
+fn with_key<T>(text: &str, stage: &str, key: &str, look: impl FnOnce(&Node<'_>) -> Option<T>) -> Option<T> {
     let bulk = Bulk::of(text);
     let tree = parse::sound_document(bulk.as_ref().map_or(text, |bulk| &bulk.frame))?;
     let stages = tree.get_ref().get("stage")?.get_ref().as_array()?;
@@ -88,15 +143,7 @@ fn in_document(text: &str, stage: &str, program: &str) -> Option<Span> {
         |table: &&DeTable<'_>| table.get("name").is_some_and(|name| name.get_ref().as_str() == Some(stage));
     let table = stages.iter().filter_map(|item| item.get_ref().as_table()).find(named)?;
     let defaults = || tree.get_ref().get("defaults").and_then(|defaults| defaults.get_ref().as_table());
-    let command = table.get("command").or_else(|| defaults()?.get("command"))?;
-    let first = command.get_ref().as_array()?.first()?;
-    match first.get_ref() {
-        DeValue::String(written) if written == program => {
-            let written = Text::read(first, written, text);
-            Some(written.part(0, program.len()))
-        }
-        _ => None,
-    }
+    look(table.get(key).or_else(|| defaults()?.get(key))?)
 }
 
 /// The first place after the stage's name where the program stands in quotes; for a text that is no sound document.

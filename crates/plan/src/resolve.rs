@@ -6,6 +6,7 @@ use gpulane_model::{Job, JobId, PLAN_FORMAT, Plan, RunSettings, StageId, worker_
 
 use crate::document::{RawPlan, RawStage};
 use crate::entries::{KeyUse, Point};
+use crate::entry;
 use crate::expand::{Budget, Expansion, expand};
 use crate::map;
 use crate::placeholders::{self, Fillings};
@@ -25,6 +26,7 @@ pub(crate) fn resolve(
     let references = references::resolve(&stages, problems);
     for stage in &stages {
         check_stage(stage, problems);
+        entry::check_stage(stage, problems);
         map::check_stage(stage, problems);
     }
     refuse_followers_of_maps(&stages, &references, problems);

@@ -10,7 +10,7 @@ use toml::de::DeValue;
 use crate::command::{self, Command, Text};
 use crate::diagnostic::Span;
 use crate::entries::{self, Entries};
-use crate::later;
+use crate::entry;
 use crate::map;
 use crate::matrix::{self, Matrix};
 use crate::problems::Problems;
@@ -25,6 +25,7 @@ pub(crate) struct Settings {
     pub(crate) written: Vec<Placed<&'static str>>,
     pub(crate) command: Option<Command>,
     pub(crate) entry: Option<Placed<String>>,
+    pub(crate) python: Option<String>,
     pub(crate) map: Option<Placed<MapStage>>,
     pub(crate) env: BTreeMap<String, Text>,
     pub(crate) gpus: Option<u32>,
@@ -51,8 +52,8 @@ pub(crate) struct Settings {
     pub(crate) inherited: Inherited,
 }
 
-/// Which keys came from `[defaults]`. There a stage may name itself, `memory` may stand for stages without a GPU, and `timeout` and
-/// `max_failures` for those without a map: all of that then means nothing.
+/// Which keys came from `[defaults]`. There a stage may name itself, `memory` may stand for stages without a GPU, `timeout` and
+/// `max_failures` for those without a map, `python` and `standbys` for those with an entry: all of that then means nothing.
 #[allow(clippy::struct_excessive_bools)] // each is a key
 #[derive(Clone, Copy, Default)]
 pub(crate) struct Inherited {
@@ -61,6 +62,8 @@ pub(crate) struct Inherited {
     pub(crate) memory: bool,
     pub(crate) timeout: bool,
     pub(crate) max_failures: bool,
+    pub(crate) python: bool,
+    pub(crate) standbys: bool,
 }
 
 /// Keys that say what a stage runs: exactly one.
@@ -121,12 +124,13 @@ impl Settings {
     fn read_work(&mut self, key: &str, node: &Node<'_>, problems: &mut Problems<'_>) {
         match key {
             "command" => self.command = command::command(node, problems),
-            "entry" => self.entry = later::entry(node, problems),
+            "entry" => self.entry = entry::entry(node, problems),
+            "python" => self.python = entry::python(node, problems),
             "map" => self.map = map::read(node, problems),
             "env" => self.env = command::env(node, problems),
             "hang" => self.hang = watch::hang(node, problems),
             "result" => self.result = watch::result(node, problems),
-            "standbys" => self.standbys = later::standbys(node, problems),
+            "standbys" => self.standbys = entry::standbys(node, problems),
             "start_gate" => self.start_gate = watch::start_gate(node, problems),
             "mps" => self.mps = boolean(key, node, problems),
             "after" => self.after = texts(key, node, problems).unwrap_or_default(),
@@ -188,6 +192,9 @@ impl Settings {
         self.inherited.memory = !self.has_any(&["memory"]);
         self.inherited.timeout = !self.has_any(&["timeout"]);
         self.inherited.max_failures = !self.has_any(&["max_failures"]);
+        self.inherited.python = !self.has_any(&["python"]);
+        self.inherited.standbys = !self.has_any(&["standbys"]);
+        self.python = self.python.take().or_else(|| defaults.python.clone());
         self.gpus = self.gpus.or(defaults.gpus);
         self.memory = self.memory.or(defaults.memory);
         self.cpus = self.cpus.or(defaults.cpus);
@@ -230,10 +237,12 @@ impl Settings {
         stage.hang = self.hang.map_or(stage.hang, Limit::at);
         stage.result = self.result.clone().unwrap_or_default();
         stage.entry = self.entry.as_ref().map(|entry| entry.value.clone());
+        stage.python = self.python.clone().filter(|_| stage.entry.is_some());
         stage.standbys = self.standbys.unwrap_or_default();
         stage.start_gate = self.start_gate.unwrap_or_default();
         stage.mps = self.mps.unwrap_or_default();
         stage.map = self.map.as_ref().map(|map| map.value.clone());
+        entry::settle(&mut stage);
         map::settle(&mut stage, self.retries);
         stage
     }

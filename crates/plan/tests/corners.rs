@@ -137,6 +137,7 @@ fn wrong_types_in_every_place_are_refused() {
     for key in [
         "command",
         "entry",
+        "python",
         "map",
         "env",
         "gpus",

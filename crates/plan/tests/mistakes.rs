@@ -240,15 +240,21 @@ fn keys_with_a_table_or_files_are_checked_in_full() {
             "3:9 `entry` must name a file and what is in it | write for example `entry = \"train.py:main\"`",
         ),
         (
-            &only("entry = \"train.py:main\""),
-            "3:9 not yet: stages with `entry` come with a later version | write `command = [\"python\", \"train.py\", \"--config\", \"{config}\", \"--out\", \"{out}\"]`",
+            &only("entry = \"train.py:main\"\ncommand = [\"x\"]"),
+            "4:1 a stage has either `entry` or `command` | split it into two stages, or remove one of the two",
+        ),
+        (
+            &only("command = [\"x\"]\npython = \"python3\""),
+            "4:1 `python` goes with `entry` | a command names its program itself: write it first in `command`",
         ),
         (&only("map = { input = \"*.jpg\" }"), "3:7 `map` needs `model`"),
     ]);
     let twice = "[defaults]\nstandbys = 1\n[[stage]]\nname = \"a\"\ncommand = [\"x\"]\nstandbys = 2\n";
     assert_eq!(
         summary(twice),
-        ["note 2:12 not yet: `standbys` is checked but has no effect in this version (2 times here)"]
+        [
+            "note 6:1 `standbys` has no effect without `entry` | a stage with `entry = \"train.py:main\"` instead of `command` has them"
+        ]
     );
 }
 

@@ -168,10 +168,18 @@ fn closing(of: &Summed<'_>, end: &End, run: &str, lines: &mut Vec<String>) {
                 let sign = if counts.failed > 0 { of.palette.cross() } else { of.palette.skip() };
                 (sign, format!("{} of {} in {took}", parts.join(", "), jobs(total)))
             };
-            lines.push(format!("{sign} {text}{}", lingered(of)));
+            lines.push(format!("{sign} {text}{}{}", warm(of), lingered(of)));
         }
     }
     next(of, end, run, lines);
+}
+
+/// `, 12 from a standby`
+fn warm(of: &Summed<'_>) -> String {
+    match of.state.warm {
+        0 => String::new(),
+        n => format!(", {} from a standby", number(n)),
+    }
 }
 
 /// ` (2 did their work but did not exit as they should)`

@@ -99,6 +99,9 @@ impl Teller {
             }
             event if watch_kind(event).is_some_and(|kind| !self.thin.allows(kind)) => return,
             Event::StartsHeld { because } => format!("{} no new starts: {}", palette.alert(), safe(because)),
+            Event::StandbysOff { stage, why } => {
+                format!("{} standbys of {stage} switched off: {}", palette.alert(), safe(why))
+            }
             Event::StartsReleased {} => "starts go on".to_owned(),
             Event::RunInterrupted { because } => {
                 format!("{} interrupted: {}", palette.alert(), safe(because))

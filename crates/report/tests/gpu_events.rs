@@ -25,7 +25,7 @@ fn packed() -> Scene {
 fn starts(scene: &mut Scene, at: u64, job: &str, attempt: u32, lane: u32) {
     let gpus = vec![format!("GPU-sim-{}", lane / MOST_PER_GPU)];
     let (job, attempt, lane) = (format!("train/{job}"), Attempt(attempt), LaneId(lane));
-    scene.event(at, Event::JobStarted { job, attempt, lane, gpus, pid: 5000 });
+    scene.event(at, Event::JobStarted { job, attempt, lane, gpus, pid: 5000, warm: false });
 }
 
 fn succeeds(scene: &mut Scene, at: u64, job: &str, peak: u64) {

@@ -143,7 +143,7 @@ fn a_job_on_several_gpus_has_one_line() {
     }
     let gpus = (0..4).map(|gpu| format!("GPU-sim-{gpu}")).collect();
     let (job, attempt, lane) = ("eval/all".to_owned(), Attempt(1), LaneId(0));
-    scene.event(20, Event::JobStarted { job, attempt, lane, gpus, pid: 1 });
+    scene.event(20, Event::JobStarted { job, attempt, lane, gpus, pid: 1, warm: false });
     live.tick(None, at(1020)).unwrap();
     let mut terminal = Terminal::new(80);
     terminal.feed(&err.take());

@@ -45,6 +45,7 @@ pub(crate) fn accept(source: &Source, mut outcome: Outcome) -> Result<Plan, Exit
     if let Some(plan) = &mut outcome.plan {
         maps::set_python(plan);
         outcome.diagnostics.extend(preflight::programs(source, plan));
+        outcome.diagnostics.extend(preflight::entries(source, plan));
         wrong_maps = maps::problems(plan);
     }
     if !outcome.diagnostics.is_empty() {

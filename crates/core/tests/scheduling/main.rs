@@ -18,6 +18,7 @@ mod story_packing;
 mod story_placement;
 mod story_resume;
 mod story_scale;
+mod story_standbys;
 mod story_stops;
 mod story_stuck;
 mod story_trouble;

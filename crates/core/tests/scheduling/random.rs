@@ -5,7 +5,7 @@ use std::sync::Arc;
 use gpulane_core::Outcome;
 use gpulane_model::{
     Bytes, Cpus, Event, FailReason, Failure, Hang, HangAction, JobStatus, Machine, Memory, Millis, Plan,
-    Record, RunState, Stage, StageId, StartGate,
+    Record, RunState, Stage, StageId, Standbys, StartGate,
 };
 use proptest::prelude::*;
 use proptest::sample::{Index, select};
@@ -30,6 +30,8 @@ fn any_stage(at: usize) -> impl Strategy<Value = Stage> {
             (stage.timeout, stage.cpus) = (rest.0, rest.1.map_or(Cpus::Auto, Cpus::Count));
             stage.hang = watch.0.map(|action| Hang { action, ..Hang::default() });
             stage.start_gate = watch.1;
+            stage.entry = (mask & 64 != 0).then(|| "train.py:main".to_owned());
+            stage.standbys = if mask & 128 != 0 { Standbys::PerLane(2) } else { Standbys::Auto };
             stage.foreach = foreach.filter(|_| at > 0).map(StageId::at);
             if has_after {
                 stage.after = (0..at).filter(|before| mask & (1 << before) != 0).map(StageId::at).collect();

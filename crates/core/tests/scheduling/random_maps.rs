@@ -122,7 +122,7 @@ impl World {
         match self.owed.swap_remove(at) {
             Owed::Start(job, attempt) => {
                 let input = match mood {
-                    0..220 => Input::JobSpawned { job, attempt, pid: 7 },
+                    0..220 => Input::JobSpawned { job, attempt, pid: 7, warm: false },
                     220..235 => Input::SpawnFailed { job, attempt, message: "no such file".into() },
                     _ => Input::SpawnBlocked { job, attempt, because: "disk full".into() },
                 };

@@ -158,7 +158,7 @@ impl Story {
 
     pub(crate) fn spawned(&mut self, name: &str, attempt: u32) -> Vec<String> {
         let job = self.job(name);
-        self.step(Input::JobSpawned { job, attempt: Attempt(attempt), pid: 1000 + job.0 })
+        self.step(Input::JobSpawned { job, attempt: Attempt(attempt), pid: 1000 + job.0, warm: false })
     }
 
     pub(crate) fn exited(&mut self, name: &str, attempt: u32, code: i32) -> Vec<String> {

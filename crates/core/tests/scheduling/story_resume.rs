@@ -16,7 +16,14 @@ fn past(plan: &Plan, events: Vec<Event>) -> RunState {
 }
 
 fn started(job: &str, lane: u32) -> Event {
-    Event::JobStarted { job: job.into(), attempt: Attempt(1), lane: LaneId(lane), gpus: vec![], pid: 1 }
+    Event::JobStarted {
+        job: job.into(),
+        attempt: Attempt(1),
+        lane: LaneId(lane),
+        gpus: vec![],
+        pid: 1,
+        warm: false,
+    }
 }
 
 fn succeeded(job: &str) -> Event {

@@ -34,7 +34,7 @@ fn run_on(core: &mut Core) {
                         stuck: None,
                         fruitful: false,
                     });
-                    answers.push(Input::JobSpawned { job, attempt, pid: 1 });
+                    answers.push(Input::JobSpawned { job, attempt, pid: 1, warm: false });
                 }
                 Effect::Publish { job, attempt } => answers.push(Input::JobPublished { job, attempt }),
                 _ => {}

@@ -176,7 +176,7 @@ impl<'a> World<'a> {
             Owed::Start(job, attempt) => match mood {
                 0..200 => {
                     self.owed.push(Owed::Exit(job, attempt));
-                    Input::JobSpawned { job, attempt, pid: 1 + job.0 }
+                    Input::JobSpawned { job, attempt, pid: 1 + job.0, warm: false }
                 }
                 200..215 => Input::SpawnFailed { job, attempt, message: "no such file".into() },
                 _ => Input::SpawnBlocked { job, attempt, because: "disk full".into() },
@@ -341,7 +341,7 @@ impl<'a> World<'a> {
         let stranger = JobId::at(self.plan.jobs.len());
         let stale = self.old.get(self.choices.index(self.old.len().max(1))).cloned();
         let nonsense = [
-            Input::JobSpawned { job: stranger, attempt: Attempt(1), pid: 1 },
+            Input::JobSpawned { job: stranger, attempt: Attempt(1), pid: 1, warm: false },
             Input::TimerFired { timer: Timer::Retry { job: stranger } },
             Input::CancelRequested { jobs: vec![stranger] },
             Input::PeakSeen { job: stranger, attempt: Attempt(1), peak: Bytes(1), settled: true },

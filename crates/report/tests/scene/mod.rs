@@ -124,7 +124,7 @@ impl Scene {
     pub fn job_started(&mut self, at: u64, job: &str, attempt: u32, lane: u32) -> &mut Self {
         let gpus = vec![format!("GPU-sim-{lane}")];
         let (job, attempt, lane) = (job.to_owned(), Attempt(attempt), LaneId(lane));
-        self.event(at, Event::JobStarted { job, attempt, lane, gpus, pid: 5000 })
+        self.event(at, Event::JobStarted { job, attempt, lane, gpus, pid: 5000, warm: false })
     }
 
     pub fn job_succeeded(&mut self, at: u64, job: &str, seconds: f64) -> &mut Self {

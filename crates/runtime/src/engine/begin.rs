@@ -137,7 +137,7 @@ fn prepare(orders: &Orders, link: Link) -> Result<Prepared, (Refusal, Link)> {
         if dir.journal_file().exists() {
             recovery::end_leftovers(&dir);
         }
-        if plan.stages.iter().any(|stage| stage.map.is_some()) {
+        if plan.stages.iter().any(|stage| stage.map.is_some() || stage.entry.is_some()) {
             worker_kit::unpack(&dir).map_err(Refusal::internal)?;
         }
         let obstacle = Obstacle::default();

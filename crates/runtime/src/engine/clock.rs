@@ -18,6 +18,8 @@ pub(super) enum Alarm {
     Feeder(StageId),
     /// Time to look after leases and questions about GPUs.
     Gpus,
+    /// Time to see whether there is room for another standby.
+    Standbys,
     /// `--wait` is over.
     WaitedEnough,
     /// Time to reap and end what no running job owns.

@@ -33,8 +33,7 @@ const KILL_PATIENCE: Millis = Millis::seconds(20);
 /// A job whose tree may still have processes.
 pub(super) struct Running {
     pub(super) attempt: Attempt,
-    /// `STAGE/NAME`, as in its processes' environment.
-    name: String,
+    names: Names,
     grace: Millis,
     /// Id of the main process and of its session.
     pid: Pid,
@@ -42,6 +41,15 @@ pub(super) struct Running {
     /// When the main process was first seen to have ended, where something may or may not be left of the job.
     ended: Option<Millis>,
     ending: Option<Ending>,
+}
+
+/// What a job's processes are called in their environment.
+#[derive(Clone, Debug)]
+pub(super) struct Names {
+    /// `STAGE/NAME`.
+    pub(super) name: String,
+    /// For one that was a standby: what it was called then. What it started before it was a job still is, and so is itself.
+    pub(super) alias: Option<String>,
 }
 
 enum Main {
@@ -53,6 +61,8 @@ enum Main {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Owner {
     Job(JobId),
+    /// A standby's that waits.
+    Standby,
     /// No job that runs.
     Nobody,
     /// Cannot be told yet.
@@ -116,6 +126,8 @@ pub(super) struct Roster {
     adopted: HashMap<Pid, JobId>,
     /// Processes of ours that are no job and not to be ended with them.
     spared: HashSet<Pid>,
+    /// Those of them that may become a job, with what their processes are called.
+    standbys: HashMap<Pid, String>,
     /// This run's directory, as in its processes' environment.
     run: String,
 }
@@ -128,6 +140,7 @@ impl Roster {
             children: Children::open(),
             adopted: HashMap::new(),
             spared: HashSet::new(),
+            standbys: HashMap::new(),
             run,
         }
     }
@@ -136,14 +149,14 @@ impl Roster {
         &mut self,
         job: JobId,
         attempt: Attempt,
-        name: String,
+        names: Names,
         grace: Millis,
         spawned: Spawned,
     ) {
         let Spawned { pid, pidfd } = spawned;
         self.mains.insert(pid, job);
         let main = Main::Alive { pidfd };
-        self.running.insert(job, Running { attempt, name, grace, pid, main, ended: None, ending: None });
+        self.running.insert(job, Running { attempt, names, grace, pid, main, ended: None, ending: None });
     }
 
     /// Leaves a child of ours alone that is no job.
@@ -156,10 +169,23 @@ impl Roster {
         self.spared.remove(&pid);
     }
 
+    /// Leaves a child alone that may become a job, and all that it starts meanwhile.
+    pub(super) fn attend(&mut self, pid: Pid, tag: String) {
+        self.spare(pid);
+        self.standbys.insert(pid, tag);
+    }
+
+    /// It has become a job, or has ended.
+    pub(super) fn dismiss(&mut self, pid: Pid) {
+        self.spare_no_more(pid);
+        self.standbys.remove(&pid);
+    }
+
     /// Whether the process bears the mark of a job of ours that does not run any more.
     pub(super) fn is_leftover(&self, pid: Pid) -> bool {
-        let ours = tree::tag_of(pid).is_some_and(|tag| tag.run == self.run && tag.attempt > 0);
-        ours && self.owner(pid).job().is_none()
+        let of_job = |tag: &tree::Tag| tag.attempt > 0 || tag.standby_number().is_some();
+        let ours = tree::tag_of(pid).is_some_and(|tag| tag.run == self.run && of_job(&tag));
+        ours && matches!(self.owner(pid), Owner::Nobody | Owner::Unclear)
     }
 
     /// How many jobs run.
@@ -322,7 +348,8 @@ impl Roster {
         let orphans = self.orphans();
         let strays: Vec<Pid> = orphans
             .iter()
-            .filter(|(pid, owner)| owner.job().is_none() && self.is_stray(*pid))
+            .filter(|(_, owner)| matches!(owner, Owner::Nobody | Owner::Unclear))
+            .filter(|(pid, _)| self.is_stray(*pid))
             .map(|(pid, _)| *pid)
             .collect();
         if !strays.is_empty() {
@@ -378,14 +405,24 @@ impl Roster {
         if let Some((job, _)) = by_session {
             return Owner::Job(*job);
         }
+        if session.is_some_and(|session| self.standbys.contains_key(&session)) {
+            return Owner::Standby;
+        }
         let tag = match tree::mark_of(pid) {
             Mark::Of(tag) if tag.run == self.run => tag,
             Mark::Of(_) | Mark::Nobody => return Owner::Nobody,
             Mark::Unclear => return Owner::Unclear,
         };
-        let same = |running: &Running| running.name == tag.job && running.attempt.0 == tag.attempt;
-        let job = self.running.iter().find(|(_, running)| same(running));
-        job.map_or(Owner::Nobody, |(job, _)| Owner::Job(*job))
+        let same = |running: &Running| running.names.name == tag.job && running.attempt.0 == tag.attempt;
+        let was = |running: &Running| tag.attempt == 0 && running.names.alias.as_ref() == Some(&tag.job);
+        let job = self.running.iter().find(|(_, running)| same(running) || was(running));
+        match job {
+            Some((job, _)) => Owner::Job(*job),
+            None if tag.attempt == 0 && self.standbys.values().any(|known| *known == tag.job) => {
+                Owner::Standby
+            }
+            None => Owner::Nobody,
+        }
     }
 }
 
@@ -393,7 +430,7 @@ impl Owner {
     fn job(self) -> Option<JobId> {
         match self {
             Self::Job(job) => Some(job),
-            Self::Nobody | Self::Unclear => None,
+            Self::Standby | Self::Nobody | Self::Unclear => None,
         }
     }
 }

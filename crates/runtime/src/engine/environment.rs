@@ -9,7 +9,9 @@ use std::path::PathBuf;
 
 use gpulane_core::GpuSet;
 use gpulane_journal::RunDir;
-use gpulane_model::{Attempt, Bytes, JobId, LaneId, Machine, Memory, Plan, Stage, env_vars};
+use gpulane_model::{
+    Attempt, Bytes, GpuIndex, JobId, LaneId, Machine, Memory, Plan, Stage, env_vars, template,
+};
 
 use super::caps;
 use super::torch::{self, Surroundings, Version};
@@ -33,6 +35,14 @@ pub(super) struct Start<'a> {
     pub(super) keep: &'a [RawFd],
 }
 
+/// What a process gets by its stage and place alone, whichever job it is for. Of two with the same, one can stand for the other.
+pub(super) struct Fit<'a> {
+    pub(super) gpus: &'a [GpuIndex],
+    pub(super) cpus: u32,
+    pub(super) reserve: Option<Bytes>,
+    pub(super) extra: &'a [(String, String)],
+}
+
 /// The environment all jobs of a stage share, and what must be decided for each.
 pub(super) struct StageEnvironment {
     /// Inherited and constant variables.
@@ -53,8 +63,12 @@ struct Sharing {
     torch: Option<Version>,
 }
 
+/// The kernel refuses a variable that is longer than 128 KiB.
+const LONGEST_CONFIG: usize = 120 << 10;
+
 /// Variables given to each job anew.
-const PER_JOB: [&str; 12] = [
+const PER_JOB: [&str; 13] = [
+    env_vars::STANDBY,
     env_vars::ATTEMPT_DIR,
     env_vars::METRICS,
     env_vars::DONE,
@@ -161,63 +175,96 @@ impl Briefing<'_> {
     /// The variables that are this job's own.
     pub(super) fn environment(&self, shared: &StageEnvironment) -> CStrings {
         let (stage, job) = (self.plan.stage_of(self.start.job), self.plan.job(self.start.job));
+        let (start, dir) = (self.start, self.dir);
         let placeholders = self.placeholders();
         let mut own = CStrings::default();
-        let mut set = |name: &str, value: &[u8]| own.push([name.as_bytes(), b"=", value].concat());
         let path = |path: PathBuf| path.into_os_string().into_vec();
-        set(env_vars::CONFIG, job.config.text().as_bytes());
-        set(env_vars::CONFIG_FILE, &path(self.dir.config_file(self.plan, self.start.job)));
-        set(env_vars::OUT, &path(placeholders.out()));
-        let (start, dir) = (self.start, self.dir);
-        set(env_vars::METRICS, &path(dir.metrics_file(self.plan, start.job, start.attempt)));
-        set(env_vars::DONE, &path(dir.done_file(self.plan, start.job, start.attempt)));
+        // An entry reads the file instead; a command is told that its config is too long.
+        if stage.entry.is_none() || job.config.text().len() <= LONGEST_CONFIG {
+            own.set(env_vars::CONFIG, job.config.text().as_bytes());
+        }
+        own.set(env_vars::CONFIG_FILE, &path(dir.config_file(self.plan, start.job)));
+        own.set(env_vars::OUT, &path(placeholders.out()));
+        own.set(env_vars::METRICS, &path(dir.metrics_file(self.plan, start.job, start.attempt)));
+        own.set(env_vars::DONE, &path(dir.done_file(self.plan, start.job, start.attempt)));
         if stage.map.is_some() {
-            set(env_vars::ATTEMPT_DIR, &path(dir.attempt_dir(self.plan, start.job, start.attempt)));
+            own.set(env_vars::ATTEMPT_DIR, &path(dir.attempt_dir(self.plan, start.job, start.attempt)));
         }
-        set(env_vars::JOB, self.plan.job_name(self.start.job).as_bytes());
-        set(env_vars::ATTEMPT, self.start.attempt.to_string().as_bytes());
-        set(env_vars::LANE, self.start.lane.to_string().as_bytes());
-        set(env_vars::GPUS, stage.gpus.to_string().as_bytes());
-        set(env_vars::CUDA_VISIBLE_DEVICES, self.visible_devices().as_bytes());
+        own.set(env_vars::JOB, self.plan.job_name(start.job).as_bytes());
+        own.set(env_vars::ATTEMPT, start.attempt.to_string().as_bytes());
+        own.set(env_vars::LANE, start.lane.to_string().as_bytes());
         if let Some(input) = placeholders.input() {
-            set(env_vars::INPUT, &path(input));
+            own.set(env_vars::INPUT, &path(input));
         }
-        let threads = self.start.cpus.to_string();
+        let Start { gpus, cpus, reserve, extra, .. } = *start;
+        let fit = Fit { gpus, cpus, reserve, extra };
+        fit.add_to(&mut own, shared, stage, self.machine, |value| placeholders.fill(value));
+        own
+    }
+}
+
+impl Fit<'_> {
+    /// The variables of a standby: all that its job will have, but for the job's own.
+    pub(super) fn environment(
+        &self,
+        dir: &RunDir,
+        stage: &Stage,
+        machine: &Machine,
+        shared: &StageEnvironment,
+        tag: &str,
+    ) -> CStrings {
+        let mut own = CStrings::default();
+        own.set(env_vars::JOB, tag.as_bytes());
+        own.set(env_vars::ATTEMPT, b"0");
+        self.add_to(&mut own, shared, stage, machine, |value| fill_shared(dir, stage, value));
+        own
+    }
+
+    fn add_to(
+        &self,
+        own: &mut CStrings,
+        shared: &StageEnvironment,
+        stage: &Stage,
+        machine: &Machine,
+        fill: impl Fn(&str) -> String,
+    ) {
+        own.set(env_vars::GPUS, stage.gpus.to_string().as_bytes());
+        own.set(env_vars::CUDA_VISIBLE_DEVICES, self.visible_devices(machine).as_bytes());
+        let threads = self.cpus.to_string();
         for name in &shared.thread_limits {
-            set(name, threads.as_bytes());
+            own.set(name, threads.as_bytes());
         }
-        let caps = self.caps(shared, &placeholders);
-        let is_kit = |name: &str| stage.map.is_some() && worker_kit::NAMES.contains(&name);
+        let caps = self.caps(shared, stage, machine, &fill);
         for (name, value) in &stage.env {
-            if !caps.iter().any(|(cap, _)| cap == name) && !is_kit(name) {
-                set(name, placeholders.fill(value).as_bytes());
+            if !caps.iter().any(|(cap, _)| cap == name) && !worker_kit::sets(stage, name) {
+                own.set(name, fill(value).as_bytes());
             }
         }
         for (name, value) in caps {
-            set(name, value.as_bytes());
+            own.set(name, value.as_bytes());
         }
-        for (name, value) in self.start.extra {
-            set(name, value.as_bytes());
+        for (name, value) in self.extra {
+            own.set(name, value.as_bytes());
         }
-        own
     }
 
     /// What keeps the job to its part of a shared GPU, in place of what is set under the same names.
     fn caps(
         &self,
         shared: &StageEnvironment,
-        placeholders: &Placeholders<'_>,
+        stage: &Stage,
+        machine: &Machine,
+        fill: &impl Fn(&str) -> String,
     ) -> Vec<(&'static str, String)> {
         let Some(sharing) = &shared.sharing else { return Vec::new() };
-        let stage = self.plan.stage_of(self.start.job);
         let set = |name: &str| {
-            let own = stage.env.get(name).map(|value| placeholders.fill(value));
+            let own = stage.env.get(name).map(|value| fill(value));
             own.or_else(|| sharing.inherited.get(name).cloned())
         };
-        let gpus = self.start.gpus.iter().filter_map(|gpu| self.machine.gpus.get(gpu.index()));
+        let gpus = self.gpus.iter().filter_map(|gpu| machine.gpus.get(gpu.index()));
         let smallest = gpus.map(|gpu| gpu.memory).min();
         let mut caps = smallest
-            .map(|total| caps::variables(self.start.reserve, total, set, sharing.torch))
+            .map(|total| caps::variables(self.reserve, total, set, sharing.torch))
             .unwrap_or_default();
         // Kept from the shared ones, so given here also where nothing is added.
         for name in caps::ADDED_TO {
@@ -229,10 +276,19 @@ impl Briefing<'_> {
     }
 
     /// UUIDs, so that no order of devices can be misunderstood; empty hides every GPU.
-    fn visible_devices(&self) -> String {
-        let uuids = self.start.gpus.iter().filter_map(|gpu| self.machine.gpus.get(gpu.index()));
+    fn visible_devices(&self, machine: &Machine) -> String {
+        let uuids = self.gpus.iter().filter_map(|gpu| machine.gpus.get(gpu.index()));
         uuids.map(|gpu| gpu.uuid.as_str()).collect::<Vec<_>>().join(",")
     }
+}
+
+/// Fills in placeholders that stand for the same whichever job it is; others are not there where there are standbys.
+pub(super) fn fill_shared(dir: &RunDir, stage: &Stage, text: &str) -> String {
+    template::render(text, |name| match name {
+        "run" => Some(dir.root().to_string_lossy().into_owned()),
+        "gpus" => Some(stage.gpus.to_string()),
+        _ => None,
+    })
 }
 
 #[cfg(test)]

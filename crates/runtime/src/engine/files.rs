@@ -22,6 +22,13 @@ pub(super) struct LogFiles {
     pub(super) stderr: OwnedFd,
 }
 
+impl LogFiles {
+    /// The same files, to be kept by another.
+    pub(super) fn twin(&self) -> io::Result<Self> {
+        Ok(Self { stdout: self.stdout.try_clone()?, stderr: self.stderr.try_clone()? })
+    }
+}
+
 /// One job's files to make.
 pub(super) struct Request {
     pub(super) job: JobId,

@@ -4,16 +4,18 @@
 use std::collections::HashMap;
 use std::ffi::{CString, OsString};
 use std::io;
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
 
 use gpulane_journal::RunDir;
-use gpulane_model::{Attempt, JobId, Machine, Plan, StageId};
+use gpulane_model::{Attempt, JobId, Machine, Plan, StageId, env_vars};
 use rustix::fs::{Mode, OFlags, open};
 
-use super::environment::{Briefing, StageEnvironment, Start};
-use super::files::{FileMaker, Request};
+use super::environment::{Briefing, Fit, StageEnvironment, Start, fill_shared};
+use super::files::{FileMaker, LogFiles, Request};
 use super::publish::{Output, OutputPaths};
+use super::standbys::{Cradle, Mould};
+use super::worker_kit;
 use crate::process::image::{CStrings, Image, PointerArray, c_path, find_program};
 use crate::process::spawn::{Spawned, Spawner};
 
@@ -48,6 +50,20 @@ struct StagePad {
     program: Option<CString>,
 }
 
+/// What a job needs before it can start.
+pub(super) struct Ready {
+    pub(super) files: LogFiles,
+    /// Its environment, beside what all jobs of its stage share.
+    own: CStrings,
+}
+
+impl Ready {
+    /// The variables a standby of the same mould lacks or has otherwise.
+    pub(super) fn own_names(&self) -> Vec<u8> {
+        self.own.block_of(b"GPULANE_")
+    }
+}
+
 impl Launchpad {
     pub(super) fn new(dir: RunDir, plan: Arc<Plan>, machine: Machine) -> Self {
         let files = FileMaker::new(Arc::clone(&plan));
@@ -55,18 +71,61 @@ impl Launchpad {
         Self { dir, plan, machine, spawner: Spawner::new(), inherited, stages: HashMap::new(), files }
     }
 
-    /// Makes everything ready and starts the job.
-    pub(super) fn start(&mut self, start: &Start<'_>) -> Result<Spawned, Setback> {
-        let plan = Arc::clone(&self.plan);
-        let job = plan.job(start.job);
+    /// Makes everything ready for the job.
+    pub(super) fn make_ready(&mut self, start: &Start<'_>) -> Result<Ready, Setback> {
         let files = self
             .request(start.job, start.attempt)
             .and_then(|request| self.files.take(&request))
             .map_err(|error| setback(&error, &self.dir))?;
-        let pad = &self.stages[&job.stage];
-        let briefing = Briefing { dir: &self.dir, plan: &plan, machine: &self.machine, start };
-        let words = briefing.placeholders().argv();
+        let pad = &self.stages[&self.plan.job(start.job).stage];
+        let briefing = Briefing { dir: &self.dir, plan: &self.plan, machine: &self.machine, start };
         let own = briefing.environment(&pad.environment);
+        Ok(Ready { files, own })
+    }
+
+    /// Starts the job.
+    pub(super) fn start(&mut self, start: &Start<'_>, ready: &Ready) -> Result<Spawned, Setback> {
+        let briefing = Briefing { dir: &self.dir, plan: &self.plan, machine: &self.machine, start };
+        let words = briefing.placeholders().argv();
+        self.spawn(self.plan.job(start.job).stage, words, &ready.own, &ready.files, start.keep)
+    }
+
+    /// Starts a process that waits for a job of this kind. `keep`: the leases of its GPU.
+    pub(super) fn start_standby(
+        &mut self,
+        mould: &Mould,
+        tag: &str,
+        cradle: &Cradle,
+        mut keep: Vec<RawFd>,
+    ) -> Result<Spawned, Setback> {
+        self.pad(mould.stage).map_err(|error| setback(&error, &self.dir))?;
+        let (pad, stage) = (&self.stages[&mould.stage], self.plan.stage(mould.stage));
+        let gpus: Vec<_> = mould.gpu.into_iter().collect();
+        let fit = Fit { gpus: &gpus, cpus: mould.cpus, reserve: mould.reserve, extra: &mould.extra };
+        let mut own = fit.environment(&self.dir, stage, &self.machine, &pad.environment, tag);
+        let theirs = cradle.theirs.as_raw_fd();
+        own.set(env_vars::STANDBY, theirs.to_string().as_bytes());
+        keep.push(theirs);
+        let words = match &stage.map {
+            None => stage.command.iter().map(|word| fill_shared(&self.dir, stage, word)).collect(),
+            Some(map) => {
+                let python = stage.command.first().map(|word| fill_shared(&self.dir, stage, word));
+                let runner = self.dir.python_dir().join(worker_kit::RUNNER).to_string_lossy().into_owned();
+                vec![python.unwrap_or_default(), runner, "--worker".to_owned(), map.model.clone()]
+            }
+        };
+        self.spawn(mould.stage, words, &own, &cradle.printed, &keep)
+    }
+
+    fn spawn(
+        &mut self,
+        stage: StageId,
+        words: Vec<String>,
+        own: &CStrings,
+        files: &LogFiles,
+        keep: &[RawFd],
+    ) -> Result<Spawned, Setback> {
+        let pad = &self.stages[&stage];
         let program = match &pad.program {
             Some(program) => program,
             None => &look_up(words.first().map_or("", String::as_str), pad.environment.path.as_deref())?,
@@ -78,11 +137,11 @@ impl Launchpad {
         let image = Image {
             program,
             argv: PointerArray::of(&[&argv]),
-            envp: PointerArray::of(&[&pad.environment.shared, &own]),
+            envp: PointerArray::of(&[&pad.environment.shared, own]),
         };
         self.spawner
-            .spawn(&image, files.stdout.as_fd(), files.stderr.as_fd(), start.keep)
-            .map_err(|error| explain(&error, &program.to_string_lossy(), &plan.run.cwd))
+            .spawn(&image, files.stdout.as_fd(), files.stderr.as_fd(), keep)
+            .map_err(|error| explain(&error, &program.to_string_lossy(), &self.plan.run.cwd))
     }
 
     /// Makes the files of the first of these jobs that has none yet. `false`: nothing was done.
@@ -111,11 +170,17 @@ impl Launchpad {
 
     fn request(&mut self, job: JobId, attempt: Attempt) -> io::Result<Request> {
         let stage = self.plan.job(job).stage;
+        self.pad(stage)?;
+        Ok(Request { job, attempt, stage: Arc::clone(&self.stages[&stage].directory) })
+    }
+
+    /// Sees to it that what all jobs of the stage share is there.
+    fn pad(&mut self, stage: StageId) -> io::Result<()> {
         if !self.stages.contains_key(&stage) {
             let pad = self.open_stage(stage)?;
             self.stages.insert(stage, pad);
         }
-        Ok(Request { job, attempt, stage: Arc::clone(&self.stages[&stage].directory) })
+        Ok(())
     }
 
     fn open_stage(&self, id: StageId) -> io::Result<StagePad> {

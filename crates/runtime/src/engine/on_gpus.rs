@@ -4,11 +4,11 @@
 use std::collections::{HashMap, HashSet};
 
 use gpulane_core::{Input, Trouble};
-use gpulane_model::{Attempt, Bytes, Event, ExitCode, GpuIndex, JobId, Memory, Millis, ProcessExit};
+use gpulane_model::{Attempt, Bytes, Event, ExitCode, GpuIndex, JobId, Memory, Millis, ProcessExit, StageId};
 use rustix::process::{Pid, Signal};
 
 use super::clock::Alarm;
-use super::ending::Gone;
+use super::ending::{Gone, Names};
 use super::environment::Start;
 use super::gpus::{Exit, Gpus, Newcomer, News};
 use super::mps::Mps;
@@ -117,6 +117,7 @@ impl Reactor<'_> {
                     self.on_exited(job, exit, ago, peak);
                 }
                 News::Stray(pid) => self.end_stray(pid),
+                News::Standby { gpu, pid, bytes } => self.on_standby_seen(gpu, pid, bytes),
             }
         }
     }
@@ -143,6 +144,7 @@ impl Reactor<'_> {
     /// A job's processes are gone; on a GPU it has not ended until its memory is back.
     pub(super) fn on_gone(&mut self, job: JobId, attempt: Attempt, gone: Gone) {
         self.vigils.leave(job, gone.exit.success());
+        self.standbys.on_job_gone(job);
         if gone.aborted {
             let (dir, plan) = (&self.prepared.dir, &self.prepared.plan);
             keep_last_words(&dir.stderr_log(plan, job, attempt), &dir.stacks_file(plan, job, attempt));
@@ -191,7 +193,7 @@ impl Reactor<'_> {
     }
 
     /// A job has started: its memory is followed from now on.
-    pub(super) fn follow_on_gpus(&mut self, start: &Start<'_>, pid: Pid) {
+    pub(super) fn follow_on_gpus(&mut self, start: &Start<'_>, pid: Pid, names: &Names) {
         let oom_kills = Some(self.oom_kills_now());
         let placed = Placed { gpus: start.gpus.to_vec(), mps: !start.extra.is_empty(), oom_kills };
         self.sharing.places.insert(start.job, placed);
@@ -199,7 +201,7 @@ impl Reactor<'_> {
         gpus.follow(Newcomer {
             job: start.job,
             attempt: start.attempt,
-            name: self.prepared.plan.job_name(start.job),
+            names: names.clone(),
             main: pid.as_raw_nonzero().get(),
             gpus: start.gpus,
         });
@@ -220,9 +222,17 @@ impl Reactor<'_> {
     }
 
     /// What a job needs to share its GPU through MPS; the daemon is started for the first that does.
-    pub(super) fn mps_environment(&mut self, job: JobId, gpus: &[GpuIndex]) -> Vec<(String, String)> {
+    pub(super) fn mps_environment_of(&mut self, job: JobId, gpus: &[GpuIndex]) -> Vec<(String, String)> {
+        if self.sharing.alone.contains(&job) {
+            return Vec::new();
+        }
+        self.mps_environment(self.prepared.plan.job(job).stage, gpus)
+    }
+
+    /// The same for any job of the stage.
+    pub(super) fn mps_environment(&mut self, stage: StageId, gpus: &[GpuIndex]) -> Vec<(String, String)> {
         let (plan, machine) = (&self.prepared.plan, &self.prepared.machine);
-        let stage = plan.stage_of(job);
+        let stage = plan.stage(stage);
         // Only where several jobs come to share a GPU is it of use; who failed for sharing is left alone.
         let shares = match stage.memory {
             _ if !machine.packing => machine.lanes_per_gpu > 1,
@@ -232,7 +242,7 @@ impl Reactor<'_> {
         };
         let of_use =
             stage.mps && shares && plan.jobs.len() > 1 && !gpus.is_empty() && self.sharing.gpus.is_some();
-        if !of_use || self.sharing.alone.contains(&job) {
+        if !of_use {
             return Vec::new();
         }
         if matches!(&self.sharing.mps, Daemon::Runs(mps) if !mps.is_alive()) {

@@ -4,7 +4,7 @@
 use std::collections::VecDeque;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::sync::{Arc, PoisonError};
+use std::sync::Arc;
 use std::time::Duration;
 
 use gpulane_core::{Core, Effect, Input, Outcome, Timer};
@@ -20,10 +20,11 @@ use super::ending::{Look, Roster};
 use super::environment::Start;
 use super::feeders::Feeders;
 use super::gpus::Gpus;
-use super::launchpad::{Launchpad, Setback};
+use super::launchpad::Launchpad;
 use super::on_feeders::MapsSeen;
 use super::on_gpus::Sharing;
 use super::publish::Publisher;
+use super::standbys::Standbys;
 use super::vigil::{self, Vigils};
 use crate::control;
 use crate::experience::Experience;
@@ -48,6 +49,8 @@ const LEASES: u64 = 7 << 32;
 const VIGILS: u64 = 8 << 32;
 const FEEDER_ENDED: u64 = 9 << 32;
 const FEEDER_WORDS: u64 = 10 << 32;
+const STANDBY_ENDED: u64 = 11 << 32;
+const STANDBY_WORDS: u64 = 12 << 32;
 
 pub(super) struct Reactor<'a> {
     pub(super) prepared: &'a mut Prepared,
@@ -56,7 +59,9 @@ pub(super) struct Reactor<'a> {
     pub(super) epoll: OwnedFd,
     /// Rung when there is a request; `None` where FIFOs cannot be had.
     bell: Option<OwnedFd>,
-    launchpad: Launchpad,
+    pub(super) launchpad: Launchpad,
+    /// Processes that wait for a job.
+    pub(super) standbys: Standbys,
     pub(super) roster: Roster,
     pub(super) sharing: Sharing,
     publisher: Publisher,
@@ -69,12 +74,12 @@ pub(super) struct Reactor<'a> {
     /// How many jobs' files to make before their time.
     ahead: usize,
     /// Inputs that performing an effect produced, in order.
-    inputs: VecDeque<Input>,
+    pub(super) inputs: VecDeque<Input>,
     /// They are being worked off.
     feeding: bool,
     outcome: Option<Outcome>,
     /// What was said last about starts that are held.
-    last_note: String,
+    pub(super) last_note: String,
     /// The exit code of an interrupted run.
     pub(super) interrupted: Option<ExitCode>,
 }
@@ -117,8 +122,10 @@ impl<'a> Reactor<'a> {
         let feeders = Feeders::new(prepared.dir.clone(), Arc::clone(&prepared.plan), &prepared.past, accept);
         let items_failed =
             prepared.past.maps.iter().flatten().any(|map| map.finished.is_some() && map.failed > 0);
+        let standbys = Standbys::new(&prepared.plan, &prepared.machine);
         Ok(Self {
             prepared,
+            standbys,
             core,
             journal,
             epoll,
@@ -149,6 +156,7 @@ impl<'a> Reactor<'a> {
         }
         self.feed(Input::Begin);
         self.take_requests();
+        self.look_after_standbys();
         let mut events = Vec::with_capacity(256);
         while self.outcome.is_none() {
             self.wait(&mut events, Some(self.quiet_before_preparing()))?;
@@ -161,6 +169,7 @@ impl<'a> Reactor<'a> {
             while let Some(alarm) = self.clock.due() {
                 self.on_alarm(alarm);
             }
+            self.look_after_standbys();
         }
         Ok(self.finish())
     }
@@ -221,6 +230,8 @@ impl<'a> Reactor<'a> {
             LEASES => self.on_leases_changed(),
             FEEDER_ENDED => self.on_feeder_ended(stage),
             FEEDER_WORDS => self.hear_feeder(stage),
+            STANDBY_ENDED => self.on_standby_ended(job.0),
+            STANDBY_WORDS => self.hear_standby(job.0),
             VIGILS => {
                 for input in self.vigils.take() {
                     self.feed(input);
@@ -277,6 +288,7 @@ impl<'a> Reactor<'a> {
                 if self.sharing.gpus.as_ref().is_some_and(|gpus| gpus.is_leaving(job)) => {}
             Alarm::Core(timer) => self.feed(Input::TimerFired { timer }),
             Alarm::Gpus => self.on_gpu_alarm(),
+            Alarm::Standbys => self.on_standbys_alarm(),
             Alarm::WaitedEnough => self.on_waited_enough(),
             Alarm::Feeder(stage) => self.press_feeder(stage),
             Alarm::Ending(job) => {
@@ -344,6 +356,7 @@ impl<'a> Reactor<'a> {
         if std::mem::replace(&mut self.feeding, true) {
             return;
         }
+        self.standbys.stirred = true;
         let mut effects = Vec::new();
         while let Some(input) = self.inputs.pop_front() {
             self.core.step(self.clock.now(), input, &mut effects);
@@ -358,7 +371,7 @@ impl<'a> Reactor<'a> {
         match effect {
             Effect::Spawn { job, attempt, lane, gpus, cpus, reserve, firm } => {
                 let reserve = reserve.filter(|_| firm);
-                let extra = self.mps_environment(job, &gpus);
+                let extra = self.mps_environment_of(job, &gpus);
                 let keep = self.sharing.gpus.as_ref().map(|owned| owned.leases_of(&gpus)).unwrap_or_default();
                 let start =
                     Start { job, attempt, lane, gpus: &gpus, cpus, reserve, extra: &extra, keep: &keep };
@@ -396,56 +409,10 @@ impl<'a> Reactor<'a> {
         self.journal.append(Clock::unix(), event);
     }
 
-    fn spawn(&mut self, start: &Start<'_>) -> Input {
-        let Start { job, attempt, .. } = *start;
-        match self.may_start().and_then(|()| self.launchpad.start(start)) {
-            Ok(spawned) => {
-                let pid = spawned.pid;
-                let grace = self.prepared.plan.stage_of(job).grace;
-                let name = self.prepared.plan.job_name(job);
-                self.roster.add(job, attempt, name, grace, spawned);
-                self.follow_on_gpus(start, pid);
-                self.vigils.follow(job, attempt, pid);
-                if let Some(main) = self.roster.main_of(job)
-                    && let Err(error) = watch(&self.epoll, main, MAIN | u64::from(job.0))
-                {
-                    // Only out of kernel memory: then its end is found by looking.
-                    self.prepared.link.note(&format!("cannot watch a job: {error}"));
-                }
-                self.maps.on_started(self.prepared.plan.job(job).stage);
-                Input::JobSpawned { job, attempt, pid: pid.as_raw_nonzero().get().unsigned_abs() }
-            }
-            Err(Setback::Program(message)) => Input::SpawnFailed { job, attempt, message },
-            Err(Setback::Blocked(because)) => {
-                // Tried again every few seconds, said once.
-                if self.last_note != because {
-                    self.prepared.link.note(&because);
-                    self.last_note.clone_from(&because);
-                }
-                Input::SpawnBlocked { job, attempt, because }
-            }
-            Err(Setback::Fatal(because)) => {
-                self.prepared.link.note(&because);
-                self.interrupted.get_or_insert(ExitCode::Internal);
-                self.inputs.push_back(Input::Interrupted { because: because.clone(), now: true });
-                Input::SpawnBlocked { job, attempt, because }
-            }
-        }
-    }
-
-    /// Nothing is started that could not be recorded.
-    fn may_start(&self) -> Result<(), Setback> {
-        let obstacle = self.prepared.obstacle.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        match obstacle {
-            None => Ok(()),
-            Some(because) if !self.prepared.dir.journal_file().exists() => Err(Setback::Fatal(because)),
-            Some(because) => Err(Setback::Blocked(because)),
-        }
-    }
-
     /// Everything has ended. The last records go to the disk, then the run is given back.
     fn finish(mut self) -> ExitCode {
         self.launchpad.close();
+        self.standbys.end_all();
         // Ended in order, so that its memory is back when we are gone.
         self.sharing.mps.take();
         self.sharing.experience.keep();
@@ -484,6 +451,22 @@ pub(super) fn watch_feeder(
 ) -> io::Result<()> {
     watch(epoll, ended, FEEDER_ENDED | u64::from(stage.0))?;
     watch(epoll, words, FEEDER_WORDS | u64::from(stage.0))
+}
+
+/// Listens for what a standby says, and for its end.
+pub(super) fn watch_standby(
+    epoll: &OwnedFd,
+    number: u32,
+    ended: BorrowedFd<'_>,
+    words: BorrowedFd<'_>,
+) -> io::Result<()> {
+    watch(epoll, ended, STANDBY_ENDED | u64::from(number))?;
+    watch(epoll, words, STANDBY_WORDS | u64::from(number))
+}
+
+/// Listens for the end of a job's main process.
+pub(super) fn watch_main(epoll: &OwnedFd, job: JobId, main: impl AsFd) -> io::Result<()> {
+    watch(epoll, main, MAIN | u64::from(job.0))
 }
 
 fn watch(epoll: &OwnedFd, fd: impl AsFd, token: u64) -> io::Result<()> {

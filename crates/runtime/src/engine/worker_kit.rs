@@ -1,4 +1,4 @@
-//! What the workers of a map need beside what every job gets: gpulane's own Python package, carried by this program and put into
+//! What the workers of a map, and jobs with an entry, need beside what every job gets: gpulane's own Python package, carried by this program and put into
 //! the run directory, and the way to their feeder.
 
 use std::ffi::OsString;
@@ -11,8 +11,14 @@ use gpulane_model::{Stage, env_vars};
 /// The package's files by their path below the directory Python looks in.
 const PACKAGE: &[(&str, &str)] = include!(concat!(env!("OUT_DIR"), "/python_package.rs"));
 
-/// What [`variables`] sets, whatever else is said.
-pub(super) const NAMES: [&str; 2] = [env_vars::FEED, env_vars::PYTHONPATH];
+/// Runs entries, and standbys of any kind; below the directory Python looks in.
+pub(super) const RUNNER: &str = "gpulane/_entry.py";
+
+/// Whether [`variables`] sets this, whatever else is said.
+pub(super) fn sets(stage: &Stage, name: &str) -> bool {
+    let kit = stage.map.is_some() || stage.entry.is_some();
+    name == env_vars::PYTHONPATH && kit || name == env_vars::FEED && stage.map.is_some()
+}
 
 /// Puts the package into the run directory. A file that is right is left alone: a worker may be reading it.
 pub(super) fn unpack(dir: &RunDir) -> io::Result<()> {
@@ -37,13 +43,13 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     std::fs::rename(&draft, path)
 }
 
-/// Variables that all workers of the stage share; none if it has no map.
+/// Variables that all workers of a map or all jobs with an entry share; none for a command.
 pub(super) fn variables(
     dir: &RunDir,
     stage: &Stage,
     inherited: &[(OsString, OsString)],
 ) -> Vec<(&'static str, OsString)> {
-    if stage.map.is_none() {
+    if stage.map.is_none() && stage.entry.is_none() {
         return Vec::new();
     }
     let mut path = dir.python_dir().into_os_string();
@@ -56,7 +62,8 @@ pub(super) fn variables(
         path.push(":");
         path.push(others);
     }
-    vec![(env_vars::FEED, dir.map_dir(stage).into_os_string()), (env_vars::PYTHONPATH, path)]
+    let feed = stage.map.as_ref().map(|_| (env_vars::FEED, dir.map_dir(stage).into_os_string()));
+    feed.into_iter().chain([(env_vars::PYTHONPATH, path)]).collect()
 }
 
 #[cfg(test)]
@@ -84,6 +91,8 @@ mod tests {
         let inherited = [("PYTHONPATH".into(), "/mine".into())];
         let of = |lone| variables(&dir, &stage(Some(MapStage { lone, ..MapStage::default() })), &inherited);
         let path = ("PYTHONPATH", "/runs/a/.python:/mine".into());
+        let entry = Stage { entry: Some("train.py:main".into()), ..Stage::named("train") };
+        assert_eq!(variables(&dir, &entry, &inherited), std::slice::from_ref(&path));
         assert_eq!(of(true), [("GPULANE_FEED", "/runs/a".into()), path.clone()]);
         assert_eq!(of(false), [("GPULANE_FEED", "/runs/a/maps/embed".into()), path]);
     }

@@ -22,6 +22,17 @@ impl CStrings {
         self.strings.push(CString::new(bytes).unwrap_or_default());
     }
 
+    /// Adds `NAME=value`.
+    pub(crate) fn set(&mut self, name: &str, value: &[u8]) {
+        self.push([name.as_bytes(), b"=", value].concat());
+    }
+
+    /// Those that begin so, each ended by a NUL.
+    pub(crate) fn block_of(&self, beginning: &[u8]) -> Vec<u8> {
+        let strings = self.strings.iter().map(CString::as_bytes_with_nul);
+        strings.filter(|string| string.starts_with(beginning)).flatten().copied().collect()
+    }
+
     /// The strings as text, for tests.
     #[cfg(test)]
     pub(crate) fn texts(&self) -> impl Iterator<Item = &str> {

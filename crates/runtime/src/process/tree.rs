@@ -42,6 +42,21 @@ pub(crate) struct Tag {
     pub(crate) attempt: u32,
 }
 
+/// Stands in a standby's name before its number.
+const STANDBY: &str = "/standby-";
+
+impl Tag {
+    /// What a standby's processes are called, in place of a job's name. Its attempt is 0.
+    pub(crate) fn standby(stage: &str, number: u32) -> String {
+        format!("{stage}{STANDBY}{number}")
+    }
+
+    /// The standby's number, if it is one's: of a job that was one, it still is what it and its forks say.
+    pub(crate) fn standby_number(&self) -> Option<u32> {
+        self.job.rsplit_once(STANDBY)?.1.parse().ok().filter(|_| self.attempt == 0)
+    }
+}
+
 /// All processes of the machine, once.
 pub(crate) struct Table {
     processes: HashMap<i32, Process>,

@@ -399,7 +399,7 @@ impl Latest {
             latest.ghost = latest.ghost.saturating_sub(memory);
             match owner {
                 Owner::Job(job) => *latest.jobs.entry(*job).or_default() += memory,
-                Owner::Ours => latest.ours += memory,
+                Owner::Ours | Owner::Standby => latest.ours += memory,
                 Owner::Stray => latest.strays.push(process.pid),
                 Owner::Foreign => latest.foreign.push(process.pid),
                 Owner::Unknown => latest.unknown.push(process.pid),
@@ -421,7 +421,7 @@ impl Latest {
 fn jobs_among(owners: &[Owner]) -> Option<Vec<JobId>> {
     let jobs = owners.iter().map(|owner| match owner {
         Owner::Job(job) => Some(Some(*job)),
-        Owner::Foreign => Some(None),
+        Owner::Foreign | Owner::Standby => Some(None),
         Owner::Ours | Owner::Stray | Owner::Unknown => None,
     });
     Some(jobs.collect::<Option<Vec<_>>>()?.into_iter().flatten().collect())

@@ -33,7 +33,7 @@ use watch::{Ask, Watch, Word};
 pub(super) use pulses::{Pulse, Pulses};
 pub(super) use strangers::on as strangers_on;
 
-use super::ending::Gone;
+use super::ending::{Gone, Names};
 
 /// How long an answer may take before we go on without it.
 const PATIENCE: Duration = Duration::from_secs(8);
@@ -48,6 +48,8 @@ pub(super) enum News {
     Exited { job: JobId, exit: Exit, ended: Instant, peak: Option<Bytes> },
     /// A process of ours holds a GPU, and may have outlived its job.
     Stray(u32),
+    /// A standby's process is on a GPU.
+    Standby { gpu: usize, pid: u32, bytes: Option<Bytes> },
 }
 
 /// How a job ended, kept until its memory is back.
@@ -61,7 +63,7 @@ pub(super) struct Exit {
 pub(super) struct Newcomer<'a> {
     pub(super) job: JobId,
     pub(super) attempt: Attempt,
-    pub(super) name: String,
+    pub(super) names: Names,
     pub(super) main: i32,
     pub(super) gpus: &'a [GpuIndex],
 }
@@ -197,13 +199,13 @@ impl Gpus {
 
     /// A job started.
     pub(super) fn follow(&mut self, newcomer: Newcomer<'_>) {
-        let Newcomer { job, attempt, name, main, gpus } = newcomer;
+        let Newcomer { job, attempt, names, main, gpus } = newcomer;
         if gpus.is_empty() || self.blind {
             return;
         }
         self.followed.insert(job, attempt);
         let gpus = gpus.iter().map(|gpu| gpu.index()).collect();
-        self.watch.ask(Ask::Follow { job, attempt, name, main, gpus });
+        self.watch.ask(Ask::Follow { job, attempt, names, main, gpus });
     }
 
     /// A job's processes are gone. Its exit is given back if it had no GPU of ours, and has ended for good; otherwise that
@@ -269,6 +271,9 @@ impl Gpus {
                     news.push(News::Note(format!("GPU {gpu} is left alone while others use it: {who}")));
                 }
                 news.extend(self.reach_out());
+            }
+            Word::Standby { gpu, pid, bytes } => {
+                news.push(News::Standby { gpu, pid, bytes: bytes.map(Bytes) });
             }
             Word::Lost { gpu, why } => {
                 self.held.remove(&gpu);

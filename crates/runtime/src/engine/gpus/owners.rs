@@ -6,6 +6,7 @@ use std::collections::{HashMap, HashSet};
 use gpulane_model::{Attempt, JobId};
 use rustix::process::Pid;
 
+use super::super::ending::Names;
 use crate::process::tree;
 
 /// Whose a process is.
@@ -15,6 +16,8 @@ pub(super) enum Owner {
     Job(JobId),
     /// Started by us, but no job: the MPS daemon and its server.
     Ours,
+    /// A standby's, which has no business there; or it was that of a job that has ended.
+    Standby,
     /// Bears our mark, but no job we follow is its owner: it has outlived one, or is so young that we were not told yet.
     Stray,
     /// Somebody else's.
@@ -39,9 +42,12 @@ impl Owners {
         Self { run, engine, mains: HashMap::new(), names: HashMap::new(), known: HashMap::new() }
     }
 
-    pub(super) fn add(&mut self, job: JobId, attempt: Attempt, name: String, main: i32) {
+    pub(super) fn add(&mut self, job: JobId, attempt: Attempt, names: Names, main: i32) {
         self.mains.insert(main, job);
-        self.names.insert((name, attempt), job);
+        self.names.insert((names.name, attempt), job);
+        if let Some(alias) = names.alias {
+            self.names.insert((alias, Attempt(0)), job);
+        }
         self.known.retain(|_, owner| matches!(owner, Owner::Job(_)));
     }
 
@@ -84,12 +90,16 @@ impl Owners {
             next = Pid::from_raw(process.parent);
         }
         match tree::tag_of(pid).filter(|tag| tag.run == self.run) {
-            // The MPS daemon and its server: no job, no attempt.
-            Some(tag) if tag.attempt == 0 => Owner::Ours,
-            Some(tag) => match self.names.get(&(tag.job, Attempt(tag.attempt))) {
-                Some(job) => Owner::Job(*job),
-                None => Owner::Stray,
-            },
+            Some(tag) => {
+                let (standby, attempt) = (tag.standby_number().is_some(), tag.attempt);
+                match self.names.get(&(tag.job, Attempt(attempt))) {
+                    Some(job) => Owner::Job(*job),
+                    None if standby => Owner::Standby,
+                    // The MPS daemon and its server: no job, no attempt.
+                    None if attempt == 0 => Owner::Ours,
+                    None => Owner::Stray,
+                }
+            }
             None if below_us => Owner::Ours,
             None if tree::look(pid).is_none() => Owner::Unknown,
             None => Owner::Foreign,

@@ -13,6 +13,7 @@ use gpulane_gpu::{Glance, NoProbe, Probe, ProbeError, Xid, XidWatch, xid_meaning
 use gpulane_model::{Attempt, JobId, Millis};
 use rustix::event::{EventfdFlags, eventfd};
 
+use super::super::ending::Names;
 use super::ledger::{Beat, Finding, Idle, Ledger, Seen};
 use super::owners::{Owner, Owners};
 use super::pulses::Pulses;
@@ -31,7 +32,7 @@ const FAILING: Duration = Duration::from_secs(3);
 /// What the reactor asks.
 pub(super) enum Ask {
     /// Follow this job's memory.
-    Follow { job: JobId, attempt: Attempt, name: String, main: i32, gpus: Vec<usize> },
+    Follow { job: JobId, attempt: Attempt, names: Names, main: i32, gpus: Vec<usize> },
     /// Its processes have ended: say when its memory is back.
     Leave { job: JobId },
     /// None of our jobs is on this GPU: what is it like?
@@ -46,6 +47,12 @@ pub(super) enum Word {
     Inspected {
         gpu: usize,
         idle: Idle,
+    },
+    /// A standby's process is on this GPU.
+    Standby {
+        gpu: usize,
+        pid: u32,
+        bytes: Option<u64>,
     },
     /// The GPU is gone; why, so that it follows the GPU's name.
     Lost {
@@ -204,8 +211,8 @@ impl Watcher {
     fn answer(&mut self, probe: &Probe, ask: Ask) {
         let now = self.now();
         match ask {
-            Ask::Follow { job, attempt, name, main, gpus } => {
-                self.owners.add(job, attempt, name, main);
+            Ask::Follow { job, attempt, names, main, gpus } => {
+                self.owners.add(job, attempt, names, main);
                 self.ledger.follow(job, attempt, gpus, now);
             }
             Ask::Leave { job } => self.ledger.leave(job, now),
@@ -231,6 +238,7 @@ impl Watcher {
             if let Some(glance) = self.glance(probe, gpu) {
                 let owners = self.owners_of(&glance);
                 self.named.extend(glance.processes.iter().map(|process| process.pid));
+                self.tell_standbys(gpu, &glance, &owners);
                 let workers = self.workers(probe, gpu, &glance);
                 let workers = workers.as_deref();
                 self.ledger.look(&Seen { gpu, glance: &glance, owners: &owners, workers });
@@ -250,6 +258,15 @@ impl Watcher {
         if !self.namespaced && self.ledger.is_namespaced() {
             self.namespaced = true;
             self.say(Word::Namespaced);
+        }
+    }
+
+    /// Standbys have no business on a GPU; said at each look, until there are none.
+    fn tell_standbys(&self, gpu: usize, glance: &Glance, owners: &[Owner]) {
+        let seen = glance.processes.iter().zip(owners).filter(|(_, owner)| **owner == Owner::Standby);
+        for (process, _) in seen {
+            let bytes = process.memory.map(|memory| memory.0);
+            self.say(Word::Standby { gpu, pid: process.pid, bytes });
         }
     }
 

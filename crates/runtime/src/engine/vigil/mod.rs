@@ -34,6 +34,7 @@ use super::gpus::Pulses;
 use watchman::Watchman;
 
 pub(super) use last_words::keep as keep_last_words;
+pub(super) use pressure::Pressure;
 
 /// What the reactor tells the thread.
 enum Ask {

@@ -11,7 +11,7 @@ pub(super) const PAUSE: Duration = Duration::from_millis(250);
 /// Accounts of waiting, the most specific first.
 const ACCOUNTS: [&str; 2] = ["/sys/fs/cgroup/cpu.pressure", "/proc/pressure/cpu"];
 
-pub(super) struct Pressure {
+pub(in crate::engine) struct Pressure {
     cores: f64,
     account: Option<&'static str>,
     last: Option<Reading>,
@@ -28,13 +28,13 @@ struct Reading {
 }
 
 impl Pressure {
-    pub(super) fn new(cores: u32) -> Self {
+    pub(in crate::engine) fn new(cores: u32) -> Self {
         let account = ACCOUNTS.into_iter().find(|path| waited(path).is_some());
         Self { cores: f64::from(cores.max(1)), account, last: None }
     }
 
     /// How many cores had nothing to do since the last reading. `None`: that was a moment ago, or there was none.
-    pub(super) fn look(&mut self) -> Option<u32> {
+    pub(in crate::engine) fn look(&mut self) -> Option<u32> {
         if self.last.as_ref().is_some_and(|last| last.at.elapsed() < PAUSE) {
             return None;
         }

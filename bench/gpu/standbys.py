@@ -1,0 +1,172 @@
+#!/usr/bin/env python3
+"""Warm standbys on a real GPU: 13 short trainings, cold and warm, one at a time and packed with MPS.
+
+    bench/gpu/standbys.py GPULANE [--jobs N] [--seconds S] [--rounds R] [--cpu]
+
+Needs torch. Each job notes when its function was entered, when its first kernel had run and when it was done, so the gap from
+one job's exit to the next one's first kernel can be told apart from the training. Results must be the same bit for bit, warm or
+cold. Every check prints a line; the exit code is the number of those that failed. `--cpu` tries the script itself without
+torch and without a GPU.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+HERE = Path(__file__).resolve().parent
+PARSER = argparse.ArgumentParser()
+PARSER.add_argument("gpulane")
+PARSER.add_argument("--jobs", type=int, default=13)
+PARSER.add_argument("--seconds", type=float, default=4.0, help="of training for each job, about")
+PARSER.add_argument("--rounds", type=int, default=1, help="of all kinds in turn; medians are shown")
+PARSER.add_argument("--cpu", action="store_true", help="a dry run of the script: no torch, no GPU")
+ARGS = PARSER.parse_args()
+GPULANE = os.path.abspath(ARGS.gpulane)
+WORK = Path(tempfile.mkdtemp(prefix="gpulane-standbys-"))
+failures: list[str] = []
+
+ALONE, PACKED = "", 'memory = "auto"\nmps = true'
+
+
+class Measured(NamedTuple):
+    """One run."""
+
+    seconds: float
+    gaps: list[float]
+    """From a job's exit to the first kernel of the next one on the GPU; only where jobs run one at a time."""
+    entered: list[float]
+    """From a job's start to its first kernel."""
+    results: dict[str, str]
+    warm: int
+
+
+def check(name: str, holds: bool, seen: object = "") -> None:
+    print(f"{'ok  ' if holds else 'FAIL'} {name}  {seen}", flush=True)
+    if not holds:
+        failures.append(name)
+
+
+def events(run: Path, name: str) -> list[dict]:
+    lines = (run / "journal.jsonl").read_text().splitlines()
+    found = [json.loads(line) for line in lines]
+    return [event for event in found if event.get("event") == name]
+
+
+def steps() -> int:
+    """How many steps take about so many seconds here: tried once, so that all jobs do the same work."""
+    if ARGS.cpu:
+        return 1000
+    code = (
+        f"import sys, json, pathlib; sys.path.insert(0, {str(HERE)!r}); import conv; "
+        "print(conv.train({'seed': 0, 'steps': 300})['rate'])"
+    )
+    rate = float(subprocess.check_output([sys.executable, "-c", code], text=True).split()[-1])
+    return max(50, int(rate * ARGS.seconds))
+
+
+def run(name: str, standbys: str, settings: str, count: int) -> Measured:
+    plan, folder = WORK / f"{name}.toml", WORK / name
+    seeds = ", ".join(str(seed) for seed in range(ARGS.jobs))
+    plan.write_text(
+        f"""
+[[stage]]
+name = "train"
+entry = "{HERE / 'conv.py'}:main"
+python = "{sys.executable}"
+standbys = "{standbys}"
+{'' if ARGS.cpu else settings}
+[stage.matrix]
+seed = [{seeds}]
+steps = [{count}]
+dry = [{'true' if ARGS.cpu else 'false'}]
+"""
+    )
+    # Each begins without knowledge from the others.
+    environment = dict(os.environ, XDG_CACHE_HOME=str(WORK / f"cache-{name}"))
+    gpus = ["--gpus", "none", "--lanes", "1"] if ARGS.cpu else []
+    begun = time.monotonic()
+    done = subprocess.run(
+        [GPULANE, "run", str(plan), *gpus, "--run-dir", str(folder), "--quiet"],
+        cwd=WORK, capture_output=True, text=True, env=environment,
+    )
+    seconds = time.monotonic() - begun
+    check(f"{name}: {ARGS.jobs} trainings", done.returncode == 0, f"{seconds:.1f} s")
+    if done.returncode:
+        print(done.stdout[-1000:], done.stderr[-3000:])
+        raise RuntimeError(f"{name} failed")
+    return look_at(folder, seconds)
+
+
+def look_at(folder: Path, seconds: float) -> Measured:
+    started = events(folder, "job_started")
+    notes = {}
+    for start in started:
+        out = folder / "jobs" / start["job"] / "out"
+        notes[start["job"]] = json.loads((out / "notes.json").read_text())
+    in_order = sorted(notes.values(), key=lambda note: note["kernel"])
+    gaps = [after["kernel"] - before["done"] for before, after in zip(in_order, in_order[1:])]
+    off = events(folder, "standbys_off")
+    check(f"{folder.name}: no standby was switched off", not off, off)
+    return Measured(
+        seconds,
+        gaps,
+        [note["kernel"] - note["entered"] for note in notes.values()],
+        {job: note["weights"] for job, note in notes.items()},
+        sum(bool(start.get("warm")) for start in started),
+    )
+
+
+def median(values: list[float]) -> float:
+    return statistics.median(values) if values else float("nan")
+
+
+def main() -> int:
+    if not ARGS.cpu:
+        print(subprocess.check_output(["nvidia-smi", "-L"], text=True).strip())
+    print(f"{os.cpu_count()} cores, Linux {os.uname().release}, {WORK}")
+    count = steps()
+    print(f"     {ARGS.jobs} jobs of {count} steps")
+    kinds = [("one at a time", ALONE)] if ARGS.cpu else [("one at a time", ALONE), ("packed", PACKED)]
+    for words, settings in kinds:
+        seen: dict[str, list[Measured]] = {"off": [], "auto": []}
+        for turn in range(ARGS.rounds):
+            for standbys in ("off", "auto"):
+                name = f"{words.replace(' ', '-')}-{standbys}-{turn}"
+                seen[standbys].append(run(name, standbys, settings, count))
+        cold, warm = seen["off"], seen["auto"]
+        tell(words, cold, warm)
+    shutil.rmtree(WORK, ignore_errors=True)
+    print(f"{len(failures)} failed: {failures}")
+    return len(failures)
+
+
+def tell(words: str, cold: list[Measured], warm: list[Measured]) -> None:
+    for name, measured in (("cold", cold), ("warm", warm)):
+        line = f"{median([one.seconds for one in measured]):7.2f} s"
+        if words == "one at a time":
+            gaps = [gap for one in measured for gap in one.gaps]
+            line += f", from an exit to the next first kernel {median(gaps):.3f} s (longest {max(gaps):.3f})"
+        entered = [one for measure in measured for one in measure.entered]
+        line += f", from main() to the first kernel {median(entered):.3f} s"
+        print(f"     {words}, {name}: {line}, {sum(one.warm for one in measured)} warm starts")
+    ratio = median([one.seconds for one in cold]) / median([one.seconds for one in warm])
+    print(f"     {words}: warm is {ratio:.2f} times as fast")
+    check(f"{words}: some starts were warm, and without standbys none", warm[0].warm > 0 and all(one.warm == 0 for one in cold), [one.warm for one in warm])
+    same = all(one.results == cold[0].results for one in cold + warm)
+    check(f"{words}: the same weights bit for bit, warm and cold", same)
+    if words == "one at a time":
+        check("warm is faster, one at a time", ratio > 1, f"{ratio:.2f}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,96 @@
+//! Starts: a decision of the core becomes a process, or the reason why there is none.
+
+use std::sync::PoisonError;
+
+use gpulane_core::Input;
+use gpulane_model::ExitCode;
+use rustix::event::epoll;
+
+use super::ending::Names;
+use super::environment::Start;
+use super::launchpad::{Ready, Setback};
+use super::reactor::{Reactor, watch_main};
+use super::standbys::{Mould, Warm};
+use crate::process::spawn::Spawned;
+
+/// A job that runs.
+struct Begun {
+    spawned: Spawned,
+    /// What it was called as a standby, if it was one.
+    alias: Option<String>,
+}
+
+impl Reactor<'_> {
+    pub(super) fn spawn(&mut self, start: &Start<'_>) -> Input {
+        let Start { job, attempt, .. } = *start;
+        match self.may_start().and_then(|()| self.begin(start)) {
+            Ok(Begun { spawned, alias }) => {
+                let (pid, warm) = (spawned.pid, alias.is_some());
+                let grace = self.prepared.plan.stage_of(job).grace;
+                let names = Names { name: self.prepared.plan.job_name(job), alias };
+                self.follow_on_gpus(start, pid, &names);
+                self.roster.add(job, attempt, names, grace, spawned);
+                self.vigils.follow(job, attempt, pid);
+                if let Some(main) = self.roster.main_of(job)
+                    && let Err(error) = watch_main(&self.epoll, job, main)
+                {
+                    // Only out of kernel memory: then its end is found by looking.
+                    self.prepared.link.note(&format!("cannot watch a job: {error}"));
+                }
+                self.maps.on_started(self.prepared.plan.job(job).stage);
+                Input::JobSpawned { job, attempt, pid: pid.as_raw_nonzero().get().unsigned_abs(), warm }
+            }
+            Err(Setback::Program(message)) => Input::SpawnFailed { job, attempt, message },
+            Err(Setback::Blocked(because)) => {
+                // Tried again every few seconds, said once.
+                if self.last_note != because {
+                    self.prepared.link.note(&because);
+                    self.last_note.clone_from(&because);
+                }
+                Input::SpawnBlocked { job, attempt, because }
+            }
+            Err(Setback::Fatal(because)) => {
+                self.prepared.link.note(&because);
+                self.interrupted.get_or_insert(ExitCode::Internal);
+                self.inputs.push_back(Input::Interrupted { because: because.clone(), now: true });
+                Input::SpawnBlocked { job, attempt, because }
+            }
+        }
+    }
+
+    /// Gives the job to a standby that fits, or starts a process for it.
+    fn begin(&mut self, start: &Start<'_>) -> Result<Begun, Setback> {
+        let ready = self.launchpad.make_ready(start)?;
+        if self.standbys.any()
+            && let Some(Warm { spawned, alias }) = self.hand_over(start, &ready)
+        {
+            self.roster.dismiss(spawned.pid);
+            // From now on its end is that of a job.
+            let _ = epoll::delete(&self.epoll, &spawned.pidfd);
+            return Ok(Begun { spawned, alias: Some(alias) });
+        }
+        let spawned = self.launchpad.start(start, &ready)?;
+        Ok(Begun { spawned, alias: None })
+    }
+
+    fn hand_over(&mut self, start: &Start<'_>, ready: &Ready) -> Option<Warm> {
+        let mould = Mould {
+            stage: self.prepared.plan.job(start.job).stage,
+            gpu: start.gpus.first().copied(),
+            cpus: start.cpus,
+            reserve: start.reserve,
+            extra: start.extra.to_vec(),
+        };
+        self.standbys.hand_over(start.job, &mould, &ready.files, &ready.own_names())
+    }
+
+    /// Nothing is started that could not be recorded.
+    fn may_start(&self) -> Result<(), Setback> {
+        let obstacle = self.prepared.obstacle.lock().unwrap_or_else(PoisonError::into_inner).clone();
+        match obstacle {
+            None => Ok(()),
+            Some(because) if !self.prepared.dir.journal_file().exists() => Err(Setback::Fatal(because)),
+            Some(because) => Err(Setback::Blocked(because)),
+        }
+    }
+}

@@ -1,0 +1,411 @@
+//! Standbys: processes that have imported a stage's file and wait for a job. Which ones are wanted is the core's decision; here they
+//! are kept, heard, handed their job, and ended. One serves one job and no other.
+//!
+//! - `speech`: what they say and are told.
+//! - `priority`, `memory`: what keeps them from being a burden.
+
+mod memory;
+mod priority;
+mod speech;
+
+use std::collections::HashMap;
+use std::io;
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
+
+use gpulane_core::{StandbyWish, StandbysThere};
+use gpulane_model::{Bytes, GpuIndex, JobId, Machine, Plan, ProcessExit, StageId};
+use rustix::process::{Pid, Signal, pidfd_send_signal};
+
+use super::ending::reap;
+use super::files::LogFiles;
+use super::vigil::Pressure;
+use crate::process::spawn::Spawned;
+use memory::Host;
+use priority::Priority;
+use speech::Word;
+
+/// A stage whose standbys end by themselves so often, with none that became a job in between, has none any more.
+const MOST_DEATHS: u32 = 5;
+
+/// What a standby is made for. One fits a start exactly if these are equal: then its environment is the one that the job would
+/// have got, but for the names that are the job's own.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(super) struct Mould {
+    pub(super) stage: StageId,
+    pub(super) gpu: Option<GpuIndex>,
+    pub(super) cpus: u32,
+    /// What its job may take of the GPU, where it shares it by memory.
+    pub(super) reserve: Option<Bytes>,
+    /// Variables for sharing the GPU through MPS.
+    pub(super) extra: Vec<(String, String)>,
+}
+
+/// What a standby is started with.
+pub(super) struct Cradle {
+    pub(super) number: u32,
+    ours: OwnedFd,
+    pub(super) theirs: OwnedFd,
+    /// Where it prints.
+    pub(super) printed: LogFiles,
+}
+
+/// One that waits, or will when it has imported its file.
+struct Standby {
+    mould: Mould,
+    tag: String,
+    pid: Pid,
+    pidfd: OwnedFd,
+    socket: OwnedFd,
+    printed: LogFiles,
+    stand: Stand,
+}
+
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Stand {
+    Importing,
+    Ready,
+    /// It said why it cannot be of use, or was ended: it is as good as gone.
+    Leaving,
+}
+
+/// A job that was handed to a standby and has not begun: it may still be importing.
+struct Handed {
+    job: JobId,
+    stage: StageId,
+    socket: OwnedFd,
+    printed: LogFiles,
+    logs: LogFiles,
+    /// It will say nothing more.
+    silent: bool,
+}
+
+/// A standby that has become a job.
+pub(super) struct Warm {
+    pub(super) spawned: Spawned,
+    /// What its processes are called in their environment, for ever.
+    pub(super) alias: String,
+}
+
+/// Something to tell the core.
+pub(super) struct Useless {
+    pub(super) stage: StageId,
+    /// What became of them.
+    pub(super) why: Why,
+}
+
+/// Why standbys are of no use.
+pub(super) enum Why {
+    /// The file cannot be imported; the last line of the trace.
+    Import(String),
+    /// They do not live; in words.
+    Deaths(String),
+}
+
+/// All standbys of a run.
+#[allow(clippy::struct_excessive_bools)] // each is a thing that is so or not
+pub(super) struct Standbys {
+    /// Some stage may have any.
+    possible: bool,
+    /// The wishes are to be looked at again.
+    pub(super) stirred: bool,
+    /// An alarm for them is set.
+    pub(super) alarm: bool,
+    waiting: HashMap<u32, Standby>,
+    handed: HashMap<u32, Handed>,
+    /// How many there have been.
+    counter: u32,
+    /// By stage: the largest seen, in bytes.
+    sizes: HashMap<StageId, u64>,
+    /// By stage: how many have ended by themselves in a row.
+    deaths: HashMap<StageId, u32>,
+    priority: Priority,
+    pressure: Pressure,
+    /// Cores that had nothing to do at the last look, less those given to a standby since.
+    idle: u32,
+    cores: u32,
+    /// That memory is short was said.
+    pub(super) shortage_said: bool,
+}
+
+impl Standbys {
+    pub(super) fn new(plan: &Plan, machine: &Machine) -> Self {
+        let may = |stage: &gpulane_model::Stage| {
+            (stage.entry.is_some() || stage.map.is_some())
+                && stage.standbys != gpulane_model::Standbys::Off
+                && stage.gpus <= 1
+        };
+        let possible = plan.stages.iter().any(may);
+        Self {
+            possible,
+            stirred: true,
+            alarm: false,
+            waiting: HashMap::new(),
+            handed: HashMap::new(),
+            counter: 0,
+            sizes: HashMap::new(),
+            deaths: HashMap::new(),
+            priority: if possible { Priority::try_out() } else { Priority::default() },
+            pressure: Pressure::new(machine.cores),
+            idle: 0,
+            cores: machine.cores.max(1),
+            shortage_said: false,
+        }
+    }
+
+    /// Whether there is anything to look after.
+    pub(super) fn need_a_look(&mut self) -> bool {
+        std::mem::take(&mut self.stirred) && self.possible
+    }
+
+    /// Whether there are any.
+    pub(super) fn any(&self) -> bool {
+        !self.waiting.is_empty()
+    }
+
+    /// Those that wait or will, for the core.
+    pub(super) fn there(&self) -> Vec<StandbysThere> {
+        let of_use = self.of_use();
+        of_use.map(|(_, standby)| (standby.mould.stage, standby.mould.gpu, 1)).collect()
+    }
+
+    fn of_use(&self) -> impl Iterator<Item = (u32, &Standby)> {
+        self.waiting
+            .iter()
+            .filter(|(_, standby)| standby.stand != Stand::Leaving)
+            .map(|(number, standby)| (*number, standby))
+    }
+
+    /// Which are not wanted any more, and what is missing, the most needed first.
+    pub(super) fn compare(&self, wanted: &[(Mould, u32)]) -> (Vec<u32>, Vec<Mould>) {
+        let mut missing: Vec<(&Mould, u32)> = wanted.iter().map(|(mould, count)| (mould, *count)).collect();
+        let mut all: Vec<(u32, &Standby)> = self.of_use().collect();
+        // Those furthest on are kept.
+        all.sort_by_key(|(number, standby)| (standby.stand == Stand::Importing, *number));
+        let mut surplus = Vec::new();
+        for (number, standby) in all {
+            match missing.iter_mut().find(|(mould, count)| **mould == standby.mould && *count > 0) {
+                Some((_, count)) => *count -= 1,
+                None => surplus.push(number),
+            }
+        }
+        let missing =
+            missing.into_iter().flat_map(|(mould, count)| (0..count).map(move |_| mould.clone())).collect();
+        (surplus, missing)
+    }
+
+    /// Whether the CPUs have room for another import: one at a time where it does not slow the jobs, more only on idle cores.
+    pub(super) fn may_import(&mut self) -> bool {
+        if let Some(idle) = self.pressure.look() {
+            self.idle = idle;
+        }
+        let importing = self.of_use().filter(|(_, one)| one.stand == Stand::Importing).count();
+        importing < self.cores as usize && (self.idle > 0 || importing == 0 && self.priority.can_be_low())
+    }
+
+    /// Why the host has no memory for another one of this stage; `None`: it has.
+    pub(super) fn shortage(&self, stage: StageId) -> Option<String> {
+        let size = |stage: &StageId| self.sizes.get(stage).copied().unwrap_or(0);
+        let others = self.of_use().map(|(_, standby)| size(&standby.mould.stage)).sum();
+        Host::now()?.refuses(others, size(&stage))
+    }
+
+    /// What the next one is started with.
+    pub(super) fn cradle(&mut self) -> io::Result<Cradle> {
+        self.counter += 1;
+        let (ours, theirs) = speech::pair()?;
+        let printed = LogFiles { stdout: speech::scratch()?, stderr: speech::scratch()? };
+        Ok(Cradle { number: self.counter, ours, theirs, printed })
+    }
+
+    /// One was started.
+    pub(super) fn add(&mut self, mould: Mould, tag: String, cradle: Cradle, spawned: Spawned) {
+        let Cradle { number, ours: socket, printed, .. } = cradle;
+        let Spawned { pid, pidfd } = spawned;
+        self.priority.lower(pid);
+        self.idle = self.idle.saturating_sub(1);
+        let stand = Stand::Importing;
+        self.waiting.insert(number, Standby { mould, tag, pid, pidfd, socket, printed, stand });
+    }
+
+    /// Readable when it has ended, and when it has said something.
+    pub(super) fn ears(&self, number: u32) -> Option<(BorrowedFd<'_>, BorrowedFd<'_>)> {
+        self.waiting.get(&number).map(|standby| (standby.pidfd.as_fd(), standby.socket.as_fd()))
+    }
+
+    /// The stage of one that waits.
+    pub(super) fn stage_of(&self, number: u32) -> Option<StageId> {
+        self.waiting.get(&number).map(|standby| standby.mould.stage)
+    }
+
+    /// Gives the job to a standby that fits it, if there is one that takes it: rather one that is ready, then the oldest.
+    /// `environment`: what is the job's own. The logs are kept only if so.
+    pub(super) fn hand_over(
+        &mut self,
+        job: JobId,
+        mould: &Mould,
+        logs: &LogFiles,
+        environment: &[u8],
+    ) -> Option<Warm> {
+        loop {
+            let fitting = self.of_use().filter(|(_, standby)| standby.mould == *mould);
+            let number = fitting
+                .min_by_key(|(number, standby)| (standby.stand == Stand::Importing, *number))
+                .map(|(number, _)| number)?;
+            let standby = self.waiting.get_mut(&number)?;
+            self.priority.restore(standby.pid);
+            let logs = logs.twin().ok()?;
+            if speech::hand_over(&standby.socket, &logs, environment).is_err() {
+                // It has died, or will not listen; its end is noticed by itself.
+                self.end(number);
+                continue;
+            }
+            let Standby { mould, tag, pid, pidfd, socket, printed, .. } = self.waiting.remove(&number)?;
+            self.handed
+                .insert(number, Handed { job, stage: mould.stage, socket, printed, logs, silent: false });
+            self.stirred = true;
+            return Some(Warm { spawned: Spawned { pid, pidfd }, alias: tag });
+        }
+    }
+
+    /// One has said something: what the core should know of it.
+    pub(super) fn hear(&mut self, number: u32) -> Option<Useless> {
+        self.stirred = true;
+        loop {
+            let (socket, stage) = match (self.waiting.get(&number), self.handed.get(&number)) {
+                (Some(standby), _) => (&standby.socket, standby.mould.stage),
+                (_, Some(handed)) => (&handed.socket, handed.stage),
+                _ => return None,
+            };
+            match speech::hear(socket)? {
+                Word::Ready => {
+                    if let Some(standby) = self.waiting.get_mut(&number) {
+                        standby.stand = Stand::Ready;
+                        let size = memory::resident(standby.pid).unwrap_or(0);
+                        let known = self.sizes.entry(stage).or_default();
+                        *known = (*known).max(size);
+                    }
+                }
+                Word::Failed(why) => {
+                    // If it was handed a job, that one shows the error in its own log.
+                    if let Some(standby) = self.waiting.get_mut(&number) {
+                        standby.stand = Stand::Leaving;
+                    }
+                    return Some(Useless { stage, why: Why::Import(why) });
+                }
+                Word::Begun => {
+                    self.handed.remove(&number);
+                    self.deaths.remove(&stage);
+                }
+                // Its end of file would wake us for ever.
+                Word::Silence => {
+                    self.end(number);
+                    if let Some(handed) = self.handed.get_mut(&number) {
+                        handed.silent = true;
+                    }
+                    return None;
+                }
+            }
+        }
+    }
+
+    /// What it speaks through, if nothing more is to be heard.
+    pub(super) fn silenced(&self, number: u32) -> Option<BorrowedFd<'_>> {
+        let leaving = self.waiting.get(&number).filter(|standby| standby.stand == Stand::Leaving);
+        let handed = self.handed.get(&number).filter(|handed| handed.silent);
+        leaving.map(|standby| standby.socket.as_fd()).or_else(|| handed.map(|handed| handed.socket.as_fd()))
+    }
+
+    /// The job's processes are gone. If it never came to begin, its log gets what the standby has printed: that tells why.
+    pub(super) fn on_job_gone(&mut self, job: JobId) {
+        let Some(number) =
+            self.handed.iter().find(|(_, handed)| handed.job == job).map(|(number, _)| *number)
+        else {
+            return;
+        };
+        let _ = self.hear(number);
+        if let Some(Handed { printed, logs, .. }) = self.handed.remove(&number) {
+            // On a full disk the rest is lost, as it would be for any job.
+            let _ = speech::copy(&printed.stdout, &logs.stdout);
+            let _ = speech::copy(&printed.stderr, &logs.stderr);
+        }
+    }
+
+    /// Ends one; nobody's work is in it.
+    pub(super) fn end(&mut self, number: u32) {
+        if let Some(standby) = self.waiting.get_mut(&number) {
+            standby.stand = Stand::Leaving;
+            // Already ended is what we wanted.
+            let _ = pidfd_send_signal(&standby.pidfd, Signal::KILL);
+        }
+    }
+
+    /// Ends all. They are reaped by whoever outlives us.
+    pub(super) fn end_all(&mut self) {
+        let numbers: Vec<u32> = self.waiting.keys().copied().collect();
+        for number in numbers {
+            self.end(number);
+        }
+    }
+
+    /// One has ended: its process, to be forgotten, and what the core should know.
+    pub(super) fn on_ended(&mut self, number: u32) -> Option<(Pid, Option<Useless>)> {
+        let useless = self.hear_last(number);
+        let exit = match reap(&self.waiting.get(&number)?.pidfd) {
+            Ok(None) => return None,
+            Ok(Some(exit)) => exit,
+            Err(_) => ProcessExit::Signal(0),
+        };
+        let Standby { mould, pid, stand, .. } = self.waiting.remove(&number)?;
+        self.stirred = true;
+        if useless.is_some() || stand == Stand::Leaving {
+            return Some((pid, useless));
+        }
+        let deaths = self.deaths.entry(mould.stage).or_default();
+        *deaths += 1;
+        let useless = (*deaths >= MOST_DEATHS).then(|| Useless {
+            stage: mould.stage,
+            why: Why::Deaths(format!("they ended by themselves {deaths} times, the last {}", how(exit))),
+        });
+        Some((pid, useless))
+    }
+
+    /// What it said before it ended. That its socket is closed means nothing then.
+    fn hear_last(&mut self, number: u32) -> Option<Useless> {
+        let standby = self.waiting.get(&number)?;
+        if standby.stand == Stand::Leaving {
+            return None;
+        }
+        while let Some(word) = speech::hear(&standby.socket) {
+            match word {
+                Word::Failed(why) => {
+                    return Some(Useless { stage: standby.mould.stage, why: Why::Import(why) });
+                }
+                Word::Silence => return None,
+                Word::Ready | Word::Begun => {}
+            }
+        }
+        None
+    }
+}
+
+fn how(exit: ProcessExit) -> String {
+    match exit {
+        ProcessExit::Code(code) => format!("with exit code {code}"),
+        ProcessExit::Signal(signal) => format!("by signal {signal}"),
+    }
+}
+
+/// The standbys that are wanted, each kind with how many.
+pub(super) fn moulds(
+    wishes: Vec<StandbyWish>,
+    mut extra: impl FnMut(&StandbyWish) -> Vec<(String, String)>,
+) -> Vec<(Mould, u32)> {
+    let one = |wish: StandbyWish| {
+        let StandbyWish { stage, gpu, cpus, reserve, count } = wish;
+        (Mould { stage, gpu, cpus, reserve, extra: extra(&wish) }, count)
+    };
+    wishes.into_iter().map(one).collect()
+}
+
+#[cfg(test)]
+mod tests;

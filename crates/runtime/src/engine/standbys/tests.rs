@@ -1,0 +1,114 @@
+//! Standbys with other programs in their place: whom a job goes to, who is missing, who is given up.
+
+use std::os::fd::AsFd;
+
+use gpulane_model::{GpuKind, RunSettings, Stage};
+
+use super::*;
+use crate::process::image::{CStrings, Image, PointerArray};
+use crate::process::spawn::Spawner;
+
+fn standbys() -> Standbys {
+    let plan = Plan {
+        format: 1,
+        name: "test".into(),
+        run: RunSettings::default(),
+        stages: vec![Stage { entry: Some("train.py:main".into()), ..Stage::named("train") }],
+        jobs: vec![],
+    };
+    let (kind, gpus) = (GpuKind::None, vec![]);
+    Standbys::new(&plan, &Machine { kind, gpus, lanes_per_gpu: 1, packing: false, cores: 4, cpu_lanes: 4 })
+}
+
+fn mould(cpus: u32) -> Mould {
+    Mould { stage: StageId(0), gpu: None, cpus, reserve: None, extra: vec![] }
+}
+
+/// A process that waits for ever, or ends at once.
+fn add(standbys: &mut Standbys, mould: Mould, program: &std::ffi::CStr) -> (u32, OwnedFd) {
+    let cradle = standbys.cradle().unwrap();
+    let (mut argv, envp) = (CStrings::default(), CStrings::default());
+    argv.push(program.to_bytes());
+    argv.push("600");
+    let image = Image { program, argv: PointerArray::of(&[&argv]), envp: PointerArray::of(&[&envp]) };
+    let (out, theirs) = (cradle.printed.stdout.as_fd(), cradle.theirs.try_clone().unwrap());
+    let spawned = Spawner::new().spawn(&image, out, out, &[]).unwrap();
+    let number = cradle.number;
+    standbys.add(mould, format!("train/standby-{number}"), cradle, spawned);
+    (number, theirs)
+}
+
+fn logs() -> LogFiles {
+    LogFiles { stdout: speech::scratch().unwrap(), stderr: speech::scratch().unwrap() }
+}
+
+/// Waits until it has ended, and hears of it.
+fn ended(standbys: &mut Standbys, number: u32) -> Option<(Pid, Option<Useless>)> {
+    let pidfd = standbys.waiting[&number].pidfd.as_fd();
+    let mut fds = [rustix::event::PollFd::from_borrowed_fd(pidfd, rustix::event::PollFlags::IN)];
+    rustix::event::poll(&mut fds, None).unwrap();
+    standbys.on_ended(number)
+}
+
+fn finish(warm: &Warm) {
+    rustix::process::pidfd_send_signal(&warm.spawned.pidfd, Signal::KILL).unwrap();
+    rustix::process::waitpid(Some(warm.spawned.pid), rustix::process::WaitOptions::empty()).unwrap();
+}
+
+#[test]
+fn a_job_goes_to_a_standby_of_its_mould_and_rather_to_one_that_is_ready() {
+    let mut standbys = standbys();
+    let (first, _one) = add(&mut standbys, mould(2), c"/bin/sleep");
+    let (second, other) = add(&mut standbys, mould(2), c"/bin/sleep");
+    rustix::net::send(&other, br#"{"ready": {}}"#, rustix::net::SendFlags::empty()).unwrap();
+    assert!(standbys.hear(second).is_none());
+    assert!(standbys.hand_over(JobId(0), &mould(3), &logs(), b"").is_none(), "another number of threads");
+    let warm = standbys.hand_over(JobId(0), &mould(2), &logs(), b"A=1\0").unwrap();
+    assert_eq!(warm.alias, format!("train/standby-{second}"));
+    let later = standbys.hand_over(JobId(1), &mould(2), &logs(), b"A=1\0").unwrap();
+    assert_eq!(later.alias, format!("train/standby-{first}"), "one that imports beats none");
+    assert!(standbys.hand_over(JobId(2), &mould(2), &logs(), b"").is_none());
+    [warm, later].iter().for_each(finish);
+}
+
+#[test]
+fn one_that_does_not_listen_is_passed_over() {
+    let mut standbys = standbys();
+    let (_, dead) = add(&mut standbys, mould(1), c"/bin/sleep");
+    drop(dead);
+    let (second, _alive) = add(&mut standbys, mould(1), c"/bin/sleep");
+    // The first one's end of the socket is closed: its process has no copy.
+    let warm = standbys.hand_over(JobId(0), &mould(1), &logs(), b"").unwrap();
+    assert_eq!(warm.alias, format!("train/standby-{second}"));
+    finish(&warm);
+}
+
+#[test]
+fn wishes_are_compared_by_mould() {
+    let mut standbys = standbys();
+    let (first, _one) = add(&mut standbys, mould(1), c"/bin/sleep");
+    let (second, _two) = add(&mut standbys, mould(1), c"/bin/sleep");
+    assert_eq!(standbys.there().len(), 2);
+    let (surplus, missing) = standbys.compare(&[(mould(1), 1), (mould(2), 2)]);
+    assert_eq!((surplus, missing), (vec![second], vec![mould(2), mould(2)]));
+    let (surplus, missing) = standbys.compare(&[]);
+    assert_eq!((surplus, missing.len()), (vec![first, second], 0));
+    standbys.end_all();
+    assert_eq!(standbys.there().len(), 0);
+    for number in [first, second] {
+        assert!(ended(&mut standbys, number).is_some_and(|(_, useless)| useless.is_none()));
+    }
+}
+
+#[test]
+fn those_that_keep_dying_are_given_up() {
+    let mut standbys = standbys();
+    let mut useless = None;
+    for _ in 0..MOST_DEATHS {
+        assert!(useless.is_none());
+        let (number, _theirs) = add(&mut standbys, mould(1), c"/bin/false");
+        useless = ended(&mut standbys, number).unwrap().1;
+    }
+    let Some(Useless { why: Why::Deaths(why), .. }) = useless else { panic!("nothing was said") };
+    assert_eq!(why, "they ended by themselves 5 times, the last with exit code 1");
+}

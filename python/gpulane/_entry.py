@@ -1,0 +1,253 @@
+"""Runs `entry = "FILE.py:NAME"` of a plan: `python _entry.py FILE.py:NAME`, started by gpulane.
+
+Started with `GPULANE_STANDBY`, it is a standby: it imports the file, says so, and waits for a job. It then serves that one
+job, as if it had been started for it. With `--worker`, the job is that of a map's worker.
+
+Nothing here may depend on the file's folder: all that is needed is imported before `sys.path` is touched.
+"""
+
+from __future__ import annotations
+
+import array
+import importlib.util
+import inspect
+import json
+import os
+import sys
+import time
+import traceback
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Callable, Dict, List, Optional, Tuple
+
+__all__ = ["main"]
+
+STANDBY = "GPULANE_STANDBY"
+"""Names the socket of a standby: a descriptor's number."""
+
+LONGEST_TRACE = 4000
+"""Characters of a trace that gpulane is told; the log has all of it."""
+
+
+class EntryError(Exception):
+    """`FILE.py:NAME` cannot be run. For a person."""
+
+
+class Standby:
+    """The way to gpulane while there is no job yet."""
+
+    def __init__(self, number: int) -> None:
+        import socket
+
+        os.set_inheritable(number, False)
+        self._flags = socket.MSG_CMSG_CLOEXEC
+        self._room = socket.CMSG_SPACE(3 * array.array("i").itemsize)
+        self._rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS)
+        self._socket = socket.socket(fileno=number)
+
+    def tell(self, word: Dict[str, Any]) -> None:
+        """Says one thing. Without anybody to hear it, there will be no job."""
+        try:
+            self._socket.send(json.dumps(word).encode())
+        except OSError:
+            os._exit(0)
+
+    def take_over(self) -> None:
+        """Waits for a job and becomes its process; ends where none can come any more."""
+        data, ancillary, _, _ = self._socket.recvmsg(64, self._room, self._flags)
+        if not data:
+            os._exit(0)
+        numbers = array.array("i")
+        for level, kind, rights in ancillary:
+            if (level, kind) == self._rights:
+                numbers.frombytes(rights[: len(rights) - len(rights) % numbers.itemsize])
+        stdout, stderr, orders = numbers
+        _flush()
+        _redirect(1, stdout)
+        _redirect(2, stderr)
+        for line in _content(orders).split(b"\0"):
+            name, equals, value = line.partition(b"=")
+            if equals:
+                os.environb[name] = value
+        os.close(orders)
+        self.tell({"begun": {}})
+        self._socket.close()
+
+
+def _flush() -> None:
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (AttributeError, OSError, ValueError):
+            pass  # Closed or missing: nothing to write out.
+
+
+def _redirect(own: int, log: int) -> None:
+    """From now on `own` is the job's log, which begins with what was printed so far."""
+    before = os.dup(own)
+    os.dup2(log, own)
+    os.close(log)
+    printed = memoryview(_content(before))
+    try:
+        while printed:
+            printed = printed[os.write(own, printed) :]
+    except OSError:
+        pass  # A full disk is no reason to end a training; gpulane says so by itself.
+    os.close(before)
+
+
+def _content(file: int) -> bytes:
+    found = bytearray()
+    while True:
+        part = os.pread(file, 1 << 16, len(found))
+        if not part:
+            return bytes(found)
+        found += part
+
+
+def load(target: str) -> Callable[..., Any]:
+    """The function `FILE.py:NAME` names. The file becomes a module under its own name, so that pickles and child processes
+    find it; its folder comes first on the path, as if it had been run by hand."""
+    path, colon, name = target.rpartition(":")
+    if not colon or not path or not name:
+        raise EntryError(f"`{target}` names no function; write FILE.py:NAME")
+    full = os.path.abspath(path)
+    if not os.path.isfile(full):
+        raise EntryError(f"there is no file {full}")
+    sys.argv = [path]
+    # Where this program lies is no place to import from.
+    sys.path[0] = os.path.dirname(full)
+    stem = os.path.splitext(os.path.basename(full))[0]
+    if stem in sys.modules or not stem.isidentifier():
+        # A file named as a module that is loaded already, such as `json.py`, must not take its place.
+        stem = "gpulane_entry_" + "".join(letter if letter.isalnum() else "_" for letter in stem)
+    spec = importlib.util.spec_from_file_location(stem, full)
+    if spec is None or spec.loader is None:
+        raise EntryError(f"{full} is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[stem] = module
+    spec.loader.exec_module(module)
+    found: Any = module
+    for part in name.split("."):
+        if not hasattr(found, part):
+            raise EntryError(f"{path} has no `{name}`")
+        found = getattr(found, part)
+    if not callable(found):
+        raise EntryError(f"`{name}` of {path} cannot be called: it is of type {type(found).__name__}")
+    return found  # type: ignore[no-any-return]
+
+
+def arguments(function: Callable[..., Any], config: Any, out: Any) -> Tuple[List[Any], Dict[str, Any]]:
+    """What to call it with: `config` and `out`, by these names where it has them, otherwise in this order, as many as it
+    takes."""
+    try:
+        signature = inspect.signature(function)
+    except (TypeError, ValueError):
+        return [config, out], {}
+    named = {"config": config, "out": out}
+    plain = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
+    known = {one.name for one in signature.parameters.values() if one.kind in plain and one.name in named}
+    gathering = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
+    required = [
+        one.name
+        for one in signature.parameters.values()
+        if one.default is inspect.Parameter.empty and one.kind not in gathering
+    ]
+    if required and known.issuperset(required):
+        return [], {name: value for name, value in named.items() if name in known}
+    for values in ([config, out], [config], []):
+        try:
+            signature.bind(*values)
+        except TypeError:
+            continue
+        return values, {}
+    name = getattr(function, "__qualname__", "the entry")
+    raise EntryError(f"{name}{signature} must take (config, out), (config) or nothing")
+
+
+def call(function: Callable[..., Any]) -> None:
+    """Calls it for the job that the environment tells of."""
+    text = os.environ.get("GPULANE_CONFIG")
+    if text is None:
+        with open(os.environ["GPULANE_CONFIG_FILE"], encoding="utf-8") as file:
+            text = file.read()
+    values, named = arguments(function, json.loads(text), Path(os.environ["GPULANE_OUT"]))
+    result = function(*values, **named)
+    if inspect.iscoroutine(result):
+        import asyncio
+
+        asyncio.run(result)
+
+
+def _without_us(trace: Optional[TracebackType]) -> Optional[TracebackType]:
+    """A trace from the first line that is the user's."""
+    ours = (__file__, "<frozen importlib._bootstrap>", "<frozen importlib._bootstrap_external>")
+    rest = trace
+    while rest is not None and rest.tb_frame.f_code.co_filename in ours:
+        rest = rest.tb_next
+    return rest
+
+
+def _report(error: BaseException) -> None:
+    """As Python would, but for our own frames; a hook that the user has set is honoured."""
+    if isinstance(error, EntryError):
+        print(f"gpulane: {error}", file=sys.stderr, flush=True)
+    else:
+        # The hook shows the trace that the error itself has.
+        error = error.with_traceback(_without_us(error.__traceback__))
+        sys.excepthook(type(error), error, error.__traceback__)
+
+
+def _failure(error: BaseException) -> Dict[str, Any]:
+    lines = traceback.format_exception(type(error), error, _without_us(error.__traceback__))
+    last = traceback.format_exception_only(type(error), error)[-1].strip()
+    last = str(error) if isinstance(error, EntryError) else last
+    return {"failed": last[:LONGEST_TRACE], "trace": "".join(lines)[-LONGEST_TRACE:]}
+
+
+def _prepare(words: List[str]) -> Callable[[], None]:
+    """Everything that can be done before there is a job; what remains to be done."""
+    if words[0] != "--worker":
+        function = load(words[0])
+        return lambda: call(function)
+    # As `_start.py worker` does it.
+    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    from gpulane import _model, _start
+
+    work = _start.role("worker")
+    sys.argv = [_start.__file__, words[1]]
+    _model.preload(words[1])
+    return work
+
+
+def main() -> int:
+    """Runs one job; the exit code."""
+    words = sys.argv[1:]
+    if len(words) != 1 and (len(words) != 2 or words[0] != "--worker"):
+        print("usage: python _entry.py FILE.py:NAME (started by `gpulane run`)", file=sys.stderr)
+        return 2
+    begun = time.monotonic()
+    number = os.environ.pop(STANDBY, None)
+    standby = None if number is None else Standby(int(number))
+    try:
+        rest = _prepare(words)
+    except (Exception, SystemExit) as error:
+        if standby is not None:
+            standby.tell(_failure(error))
+        if isinstance(error, SystemExit):
+            raise
+        _report(error)
+        return 1
+    if standby is not None:
+        standby.tell({"ready": {"seconds": time.monotonic() - begun}})
+        standby.take_over()
+    try:
+        rest()
+    except Exception as error:
+        _report(error)
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

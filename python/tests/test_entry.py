@@ -1,0 +1,226 @@
+"""A function that a plan names is run as the job it is, cold or from a standby."""
+
+from __future__ import annotations
+
+import array
+import json
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+from typing import Any, Dict, List, Optional, Tuple
+
+PACKAGE = Path(__file__).resolve().parent.parent
+RUNNER = PACKAGE / "gpulane" / "_entry.py"
+
+
+class Folder(unittest.TestCase):
+    def setUp(self) -> None:
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name).resolve()
+        (self.folder / "out").mkdir()
+
+    def write(self, text: str, name: str = "train.py") -> None:
+        (self.folder / name).write_text(text)
+
+    def job(self, config: str = '{"lr": 0.5}') -> Dict[str, str]:
+        return {"GPULANE_CONFIG": config, "GPULANE_OUT": str(self.folder / "out"), "GPULANE_ATTEMPT": "1"}
+
+    def environment(self) -> Dict[str, str]:
+        clean = {name: value for name, value in os.environ.items() if not name.startswith("GPULANE_")}
+        return {**clean, "PYTHONPATH": str(PACKAGE), "PYTHONUNBUFFERED": "1"}
+
+    def cold(self, target: str, config: str = '{"lr": 0.5}') -> "subprocess.CompletedProcess[str]":
+        return subprocess.run(
+            [sys.executable, str(RUNNER), target],
+            cwd=self.folder,
+            env={**self.environment(), **self.job(config)},
+            capture_output=True,
+            text=True,
+            timeout=60,
+        )
+
+
+class Cold(Folder):
+    def test_is_called_with_what_it_takes(self) -> None:
+        for signature, shown in [
+            ("config, out", "(0.5, 'out')"),
+            ("out, config", "(0.5, 'out')"),
+            ("config", "(0.5, None)"),
+            ("out", "(None, 'out')"),
+            ("", "(None, None)"),
+            ("*, out, config=None", "(0.5, 'out')"),
+            ("config=None, out=None, seed=3", "(0.5, 'out')"),
+        ]:
+            with self.subTest(signature):
+                self.write(
+                    f"def main({signature}):\n"
+                    "    c, o = locals().get('config'), locals().get('out')\n"
+                    "    print((c and c['lr'], o and o.name))\n"
+                )
+                done = self.cold("train.py:main")
+                self.assertEqual((done.returncode, done.stdout.strip()), (0, shown), done.stderr)
+
+    def test_other_names_take_config_and_out_in_this_order(self) -> None:
+        self.write("def main(cfg, folder): print(cfg['lr'], folder.name)\n")
+        self.assertEqual(self.cold("train.py:main").stdout, "0.5 out\n")
+
+    def test_a_dotted_name_and_a_coroutine(self) -> None:
+        self.write("class T:\n    @staticmethod\n    async def go(config): print('ran', config['lr'])\n")
+        self.assertEqual(self.cold("train.py:T.go").stdout, "ran 0.5\n")
+
+    def test_a_trace_shows_only_the_users_lines(self) -> None:
+        self.write("def main(config):\n    return config['no such key']\n")
+        done = self.cold("train.py:main")
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("KeyError: 'no such key'", done.stderr)
+        self.assertNotIn("_entry.py", done.stderr)
+
+    def test_an_exit_is_respected(self) -> None:
+        for text, code in [("sys.exit(7)", 7), ("sys.exit()", 0), ("sys.exit('sorry')", 1)]:
+            self.write(f"import sys\ndef main():\n    {text}\n")
+            self.assertEqual(self.cold("train.py:main").returncode, code, text)
+
+    def test_what_cannot_be_run_is_said_in_one_line(self) -> None:
+        self.write("main = 3\ndef three(a, b, c): pass\n")
+        for target, words in [
+            ("train.py:absent", "has no `absent`"),
+            ("train.py:main", "cannot be called"),
+            ("train.py:three", "three(a, b, c) must take"),
+            ("gone.py:main", "there is no file"),
+        ]:
+            done = self.cold(target)
+            self.assertEqual(done.returncode, 1)
+            self.assertIn(words, done.stderr)
+            self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
+
+    def test_neighbours_with_the_names_of_the_library_do_no_harm(self) -> None:
+        for name in ("queue", "socket", "traceback", "array", "json"):
+            self.write("raise RuntimeError('the wrong one')\n", f"{name}.py")
+        self.write("import helper\ndef main(): print(helper.WORD, __name__)\n")
+        self.write("WORD = 'found'\n", "helper.py")
+        done = self.cold("train.py:main")
+        self.assertEqual(done.stdout, "found train\n", done.stderr)
+
+    def test_children_of_multiprocessing_find_the_module(self) -> None:
+        self.write(
+            "import multiprocessing, os\n"
+            "def square(x): return x * x\n"
+            "def main(config):\n"
+            "    with multiprocessing.get_context('spawn').Pool(1) as pool:\n"
+            "        print(pool.map(square, [3, 4]))\n"
+        )
+        done = self.cold("train.py:main")
+        self.assertEqual(done.stdout, "[9, 16]\n", done.stderr)
+
+
+class Waiting(Folder):
+    """A standby, with this test in gpulane's place."""
+
+    def start(self, target: str, *, worker: bool = False) -> None:
+        self.ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self.addCleanup(self.ours.close)
+        self.ours.settimeout(60)
+        self.printed = [tempfile.TemporaryFile() for _ in range(2)]
+        self.logs = [tempfile.TemporaryFile() for _ in range(2)]
+        for file in self.printed + self.logs:
+            self.addCleanup(file.close)
+        number = theirs.fileno()
+        standby = {"GPULANE_STANDBY": str(number), "GPULANE_ATTEMPT": "0", "GPULANE_JOB": "train/standby-1"}
+        self.process = subprocess.Popen(
+            [sys.executable, str(RUNNER), *(["--worker"] if worker else []), target],
+            cwd=self.folder,
+            env={**self.environment(), **standby},
+            stdin=subprocess.DEVNULL,
+            stdout=self.printed[0],
+            stderr=self.printed[1],
+            pass_fds=[number],
+        )
+        self.addCleanup(self.process.wait)
+        self.addCleanup(self.process.kill)
+        theirs.close()
+
+    def hear(self) -> Any:
+        data = self.ours.recv(1 << 16)
+        return json.loads(data) if data else None
+
+    def hand_over(self, job: Dict[str, str]) -> None:
+        with tempfile.TemporaryFile() as orders:
+            orders.write(b"".join(f"{name}={value}\0".encode() for name, value in job.items()))
+            orders.flush()
+            rights = array.array("i", [self.logs[0].fileno(), self.logs[1].fileno(), orders.fileno()])
+            self.ours.sendmsg([b"job"], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, rights)])
+
+    def end(self) -> Tuple[Optional[int], List[str]]:
+        code = self.process.wait(60)
+        texts = []
+        for log in self.logs:
+            log.seek(0)
+            texts.append(log.read().decode())
+        return code, texts
+
+    def test_imports_first_and_becomes_the_job_later(self) -> None:
+        self.write(
+            "import os, sys\n"
+            "print('imported', os.environ['GPULANE_ATTEMPT'])\n"
+            "def main(config, out):\n"
+            "    print('ran', config['lr'], os.environ['GPULANE_JOB'], file=sys.stderr)\n"
+            "    print('open', sorted(os.listdir('/proc/self/fd'))[:3], 'GPULANE_STANDBY' in os.environ)\n"
+            "    (out / 'model').write_text('x')\n"
+        )
+        self.start("train.py:main")
+        self.assertIn("seconds", self.hear()["ready"])
+        self.hand_over({**self.job(), "GPULANE_JOB": "train/a"})
+        self.assertEqual(self.hear(), {"begun": {}})
+        code, (out, err) = self.end()
+        self.assertEqual((code, err), (0, "ran 0.5 train/a\n"))
+        self.assertEqual(out, "imported 0\nopen ['0', '1', '2'] False\n")
+        self.assertTrue((self.folder / "out" / "model").exists())
+
+    def test_a_job_may_come_before_the_import_is_done(self) -> None:
+        self.write("import time; time.sleep(0.3)\ndef main(config): print(config['lr'])\n")
+        self.start("train.py:main")
+        self.hand_over(self.job())
+        self.assertEqual(self.end(), (0, ["0.5\n", ""]))
+
+    def test_says_why_it_cannot_be_imported(self) -> None:
+        self.write("import no_such_module\n")
+        self.start("train.py:main")
+        word = self.hear()
+        self.assertEqual(word["failed"], "ModuleNotFoundError: No module named 'no_such_module'")
+        self.assertIn("train.py", word["trace"])
+        self.assertNotIn("_entry.py", word["trace"])
+        self.assertEqual(self.process.wait(60), 1)
+        self.printed[1].seek(0)
+        self.assertIn(b"ModuleNotFoundError", self.printed[1].read())
+
+    def test_ends_when_no_job_can_come_any_more(self) -> None:
+        self.write("def main(): pass\n")
+        self.start("train.py:main")
+        self.hear()
+        self.ours.close()
+        self.assertEqual(self.process.wait(60), 0)
+
+    def test_asking_for_the_job_while_importing_is_an_error(self) -> None:
+        for call in ("config", "out"):
+            self.write(f"import gpulane\nthing = gpulane.{call}()\ndef main(): pass\n")
+            self.start("train.py:main")
+            self.assertIn(f"gpulane.{call}() was called while the file is imported", self.hear()["failed"])
+
+    def test_a_worker_waits_with_its_model_imported(self) -> None:
+        self.write("print('imported')\nclass Embed:\n    def predict_batch(self, batch): return batch\n", "embed.py")
+        self.start("embed.py:Embed", worker=True)
+        self.assertIn("ready", self.hear())
+        # Without a feeder there is nothing to work for, and that is what it says.
+        self.hand_over(self.job())
+        code, (out, err) = self.end()
+        self.assertEqual((code, out), (2, "imported\n"))
+        self.assertIn("started by `gpulane map`", err)
+
+
+if __name__ == "__main__":
+    unittest.main()
