@@ -1,7 +1,7 @@
 """Runs `entry = "FILE.py:NAME"` of a plan: `python _entry.py FILE.py:NAME`, started by gpulane.
 
-Started with `GPULANE_STANDBY`, it is a standby: it imports the file, says so, and waits for a job. It then serves that one
-job, as if it had been started for it. With `--worker`, the job is that of a map's worker.
+Started with `GPULANE_STANDBY`, it is a standby: it imports the file, says so, and waits for a job. It then serves that
+one job, as if it had been started for it. With `--worker`, the job is that of a map's worker.
 
 Nothing here may depend on the file's folder: all that is needed is imported before `sys.path` is touched.
 """
@@ -106,8 +106,8 @@ def _content(file: int) -> bytes:
 
 
 def load(target: str) -> Callable[..., Any]:
-    """The function `FILE.py:NAME` names. The file becomes a module under its own name, so that pickles and child processes
-    find it; its folder comes first on the path, as if it had been run by hand."""
+    """The function `FILE.py:NAME` names. The file becomes a module under its own name, so that pickles and child
+    processes find it; its folder comes first on the path, as if it had been run by hand."""
     path, colon, name = target.rpartition(":")
     if not colon or not path or not name:
         raise EntryError(f"`{target}` names no function; write FILE.py:NAME")
@@ -138,8 +138,8 @@ def load(target: str) -> Callable[..., Any]:
 
 
 def arguments(function: Callable[..., Any], config: Any, out: Any) -> Tuple[List[Any], Dict[str, Any]]:
-    """What to call it with: `config` and `out`, by these names where it has them, otherwise in this order, as many as it
-    takes."""
+    """What to call it with: `config` and `out`, by these names where it has them, otherwise in this order, as many as
+    it takes."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):

@@ -162,8 +162,8 @@ def _needs_a_job(name: str) -> None:
     """A standby imports a file before there is a job; what it would be told then belongs to none."""
     if os.environ.get("GPULANE_ATTEMPT") == "0":
         raise RuntimeError(
-            f"gpulane.{name}() was called while the file is imported, before there is a job; call it inside the function "
-            'that `entry` names, or write standbys = "off"'
+            f"gpulane.{name}() was called while the file is imported, before there is a job; call it inside the "
+            'function that `entry` names, or write standbys = "off"'
         )
 
 

@@ -34,7 +34,7 @@ class Folder(unittest.TestCase):
         clean = {name: value for name, value in os.environ.items() if not name.startswith("GPULANE_")}
         return {**clean, "PYTHONPATH": str(PACKAGE), "PYTHONUNBUFFERED": "1"}
 
-    def cold(self, target: str, config: str = '{"lr": 0.5}') -> "subprocess.CompletedProcess[str]":
+    def cold(self, target: str, config: str = '{"lr": 0.5}') -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, str(RUNNER), target],
             cwd=self.folder,
