@@ -111,6 +111,23 @@ fn json_prints_the_events_and_nothing_else() {
 }
 
 #[test]
+fn json_tells_the_metrics_of_a_job_before_its_end() {
+    let gpulane = gpulane();
+    let note = r#"echo '{"step": 1, "loss": 0.5, "job": "mine", "time": "2026-01-01T00:00:00Z"}' >> $GPULANE_METRICS
+                  echo 'no JSON' >> $GPULANE_METRICS; printf '{"step": 2}' >> $GPULANE_METRICS"#;
+    let finished =
+        gpulane.call(&["run", "--json", "--gpus", "none", "--run-dir", "r", "--", "sh", "-c", note]);
+    let events: Vec<Value> =
+        finished.stdout.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    let kinds: Vec<&str> = events.iter().map(|event| event["event"].as_str().unwrap()).collect();
+    assert_eq!(kinds, ["run_started", "job_started", "metrics", "metrics", "job_succeeded", "run_finished"]);
+    let (first, second) = (&events[2], &events[3]);
+    assert_eq!((&first["job"], &first["loss"]), (&events[1]["job"], &Value::from(0.5)), "{first}");
+    assert_eq!((&first["time"], &first["attempt"]), (&Value::from("2026-01-01T00:00:00Z"), &Value::from(1)));
+    assert_eq!((&second["step"], second.get("seq")), (&Value::from(2), None), "{second}");
+}
+
+#[test]
 fn quiet_says_nothing_when_all_is_well() {
     let finished = gpulane().call(&["run", "--quiet", "--gpus", "none", "--", "echo", "noise"]);
     assert_eq!((finished.code, finished.stdout.as_str(), finished.stderr.as_str()), (0, "", ""));

@@ -216,7 +216,7 @@ fn crash_and_timeout_are_what_they_are_for_commands() {
         "{IMPORT}import signal\ndef main(config):\n    if config['n'] == 0: os.kill(os.getpid(), signal.SIGSEGV)\n    \
          if config['n'] == 1: time.sleep(600)\n    if config['n'] == 2: raise KeyError('lost')\n    sys.exit(7)\n"
     );
-    let run = start(&gpulane, &plan("timeout = \"1s\"\ngrace = \"0s\"", 4), &train, "4");
+    let run = start(&gpulane, &plan("timeout = \"4s\"\ngrace = \"0s\"", 4), &train, "4");
     wait_for_standbys(&gpulane, 4);
     assert_eq!(go(&gpulane, run).code, 3);
     assert_eq!(starts(&gpulane).iter().filter(|start| is_warm(start)).count(), 4);

@@ -26,6 +26,7 @@ mod logs;
 mod look;
 mod map_words;
 mod maps;
+mod metrics;
 mod output;
 mod pace;
 mod packing;

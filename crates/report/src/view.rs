@@ -14,6 +14,7 @@ use crate::lanes::{lane_label, place_label};
 use crate::lines::Line;
 use crate::look::{Look, Mode};
 use crate::maps::maps;
+use crate::metrics::Metrics;
 use crate::output::{LIVE, Output, Said, Stream};
 use crate::pace::Pace;
 use crate::packing::at_once;
@@ -51,6 +52,8 @@ pub(crate) struct View {
     pace: Pace,
     /// Absent where nobody would see it.
     output: Option<Output>,
+    /// For `--json`.
+    metrics: Option<Metrics>,
     running: BTreeMap<JobId, Running>,
     /// Lanes this engine has used.
     lanes: Used,
@@ -87,6 +90,7 @@ impl View {
             state: RunState::new(&plan),
             pace: Pace::new(&plan),
             output: tails.then(|| Output::new(dir.clone(), Arc::clone(&plan), LIVE)),
+            metrics: (mode == Mode::Json).then(|| Metrics::new(dir.clone(), Arc::clone(&plan))),
             running: BTreeMap::new(),
             lanes: Used::default(),
             prefix: match mode {
@@ -155,6 +159,9 @@ impl View {
                 if let Some(output) = &mut self.output {
                     output.start(job, attempt);
                 }
+                if let Some(metrics) = &mut self.metrics {
+                    metrics.start(job, attempt);
+                }
             }
             Event::HangSuspected { frozen, .. } => {
                 if let Some(running) = self.running.get_mut(&job) {
@@ -175,6 +182,11 @@ impl View {
 
     /// The rest of what a job printed that has ended.
     fn hear_end(&mut self, job: JobId, attempt: Attempt) {
+        match &mut self.metrics {
+            Some(metrics) if self.silent => metrics.forget(job),
+            Some(metrics) => metrics.end(job, &mut self.json),
+            None => {}
+        }
         let Self { output, prefix, plan, screen, .. } = self;
         let Some(output) = output else { return };
         // What an earlier engine started and lost is not shown again.
@@ -196,7 +208,15 @@ impl View {
             if let Some(output) = &mut self.output {
                 output.forget_all();
             }
-        } else if let Some(output) = &mut self.output {
+            if let Some(metrics) = &mut self.metrics {
+                metrics.forget_all();
+            }
+            return;
+        }
+        if let Some(metrics) = &mut self.metrics {
+            metrics.skip_to_end();
+        }
+        if let Some(output) = &mut self.output {
             output.skip_to_end(keep);
             self.hear();
             // What was heard now is old: it ends no silence.
@@ -208,6 +228,9 @@ impl View {
 
     /// The rest of what running jobs printed: nothing more will come of them.
     fn hear_rest(&mut self) {
+        if let Some(metrics) = &mut self.metrics {
+            metrics.forget_all();
+        }
         let Self { output, prefix, plan, screen, silent, .. } = self;
         match output {
             Some(output) if *silent => output.forget_all(),
@@ -226,8 +249,19 @@ impl View {
         let _ = match self.mode {
             Mode::Tty => self.show_frame(now),
             Mode::Plain => self.show_plain(now),
-            Mode::Json | Mode::Quiet => self.screen.flush(),
+            Mode::Json => {
+                self.hear_metrics();
+                self.screen.flush()
+            }
+            Mode::Quiet => self.screen.flush(),
         };
+    }
+
+    fn hear_metrics(&mut self) {
+        if let Some(metrics) = &mut self.metrics {
+            metrics.poll(&mut self.json);
+            self.write_json();
+        }
     }
 
     fn hear(&mut self) {
