@@ -8,7 +8,7 @@ use turbojpeg::{Compressor, Image, PixelFormat, Subsamp};
 use super::Jpegs;
 use super::route::{pack, planes_form};
 use crate::Limits;
-use crate::planes::Planes;
+use crate::planes::{Chroma, Planes};
 
 /// A picture of edges, slopes and noise, as a JPEG.
 #[derive(Clone, Debug)]
@@ -23,7 +23,7 @@ struct Photo {
 
 fn photo() -> impl Strategy<Value = Photo> {
     let subsamp = select(vec![Subsamp::None, Subsamp::Sub2x1, Subsamp::Sub2x2]);
-    ((1usize..90, 1usize..70), 1i32..=100, subsamp, any::<bool>(), any::<u8>(), any::<u64>()).prop_map(
+    ((5usize..90, 1usize..70), 1i32..=100, subsamp, any::<bool>(), any::<u8>(), any::<u64>()).prop_map(
         |(sides, quality, subsamp, optimize, noise, seed)| Photo {
             sides,
             quality,
@@ -75,6 +75,21 @@ fn both(jpegs: &mut Jpegs, encoded: &[u8]) -> (Option<Vec<u8>>, Option<Vec<u8>>)
     (plain, whole.then_some(theirs))
 }
 
+/// The colours of planes whose chroma is as large as the luma, as libjpeg computes them.
+fn colours(planes: &Planes<'_>) -> Vec<u8> {
+    let mut pixels = Vec::new();
+    for ((luma, bluish), reddish) in planes.rows(0).zip(planes.rows(1)).zip(planes.rows(2)) {
+        for ((luma, bluish), reddish) in luma.iter().zip(bluish).zip(reddish) {
+            let (y, b, r) = (i32::from(*luma), i32::from(*bluish) - 128, i32::from(*reddish) - 128);
+            let red = y + ((91_881 * r + 32_768) >> 16);
+            let green = y + ((-22_554 * b - 46_802 * r + 32_768) >> 16);
+            let blue = y + ((116_130 * b + 32_768) >> 16);
+            pixels.extend([red, green, blue].map(|colour| u8::try_from(colour.clamp(0, 255)).unwrap()));
+        }
+    }
+    pixels
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(400))]
 
@@ -88,6 +103,22 @@ proptest! {
                 prop_assert!(ours.is_some(), "left to libjpeg-turbo: {photo:?}");
             }
             prop_assert!(ours.is_none() || ours == theirs, "{photo:?}");
+        }
+    }
+
+    #[test]
+    fn smaller_ones_have_the_same_colours_to_the_bit(photo in photo(), by in select(vec![1u32, 2, 4, 8])) {
+        let (mut jpegs, encoded) = (Jpegs::new(), photo.encoded());
+        let opened = jpegs.open(&encoded, &Limits::default()).unwrap();
+        let layout = opened.layout(by).filter(|layout| layout.chroma == Chroma::Full);
+        prop_assert_eq!(layout.is_some(), photo.subsamp == Subsamp::None || (photo.subsamp == Subsamp::Sub2x2 && by > 1));
+        let Some(layout) = layout else { return Ok(()) };
+        let mut samples = vec![0; layout.bytes()];
+        if jpegs.plain_planes(&encoded, &opened, layout, &mut samples).is_some() {
+            let ours = colours(&Planes { samples: &samples, layout });
+            let mut theirs = vec![0; ours.len()];
+            jpegs.pixels(&encoded, &opened, (by, PixelFormat::RGB), &mut theirs).unwrap();
+            prop_assert!(ours == theirs, "{by} times smaller: {photo:?}");
         }
     }
 

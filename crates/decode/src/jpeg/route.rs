@@ -67,7 +67,8 @@ impl Decoder {
         let form = planes_form((width / by, height / by), chroma, opened.header.orientation);
         let target = self.limits.room(place, form.bytes)?;
         let began = Instant::now();
-        let plain = opened.layout(by).and_then(|layout| {
+        // Smaller planes keep the chroma's proportion, which is not how we decode them.
+        let plain = opened.layout(by).filter(|_| by == 1).and_then(|layout| {
             let buffer = stretch_to(&mut self.pixels, layout.bytes());
             self.jpegs.plain_planes(encoded, opened, layout, buffer)?;
             pack(&Planes { samples: buffer, layout }, target);
@@ -210,7 +211,7 @@ impl Opened {
         }
     }
 
-    /// How planes lie that are decoded in full. Smaller ones are libjpeg-turbo's.
+    /// How planes lie that we decode ourselves.
     pub(super) fn layout(&self, by: u32) -> Option<Layout> {
         let chroma = match self.chroma()? {
             0 => Chroma::Full,
@@ -218,8 +219,7 @@ impl Opened {
             2 => Chroma::Quarter,
             _ => return None,
         };
-        let sides = (self.header.width as usize, self.header.height as usize);
-        (by == 1).then_some(Layout { sides, chroma })
+        Layout::new((self.header.width as usize, self.header.height as usize), chroma, by as usize)
     }
 
     /// Whether any decoder will make the same of it. Where the header had to be mended, the file is odd. That its end

@@ -28,12 +28,18 @@ pub(crate) enum Chroma {
 }
 
 /// How planes lie in memory: luma, then both chromas, each in whole units of the JPEG, rows padded to [`ALIGN`] samples.
-#[derive(Clone, Copy)]
+#[derive(Clone, Copy, Debug)]
 pub(crate) struct Layout {
-    /// Width and height of the image.
+    /// Width and height of the image, as it is decoded.
     pub(crate) sides: (usize, usize),
-    /// How large the chromas are.
+    /// How large the chromas are, as they are decoded.
     pub(crate) chroma: Chroma,
+    /// Units across and down.
+    pub(crate) units: (usize, usize),
+    /// Blocks of luma in a unit, across and down; of each chroma there is one.
+    pub(crate) blocks: (usize, usize),
+    /// Samples on the sides of a block: luma, chroma.
+    pub(crate) block: (usize, usize),
 }
 
 /// A decoded JPEG before its colours are made.
@@ -144,6 +150,27 @@ fn stretch(buffer: &mut Vec<i16>, samples: usize) {
 }
 
 impl Layout {
+    /// Of an image of these sides, whose chroma is stored like this, decoded so many times smaller. `None`: not with these.
+    pub(crate) fn new(whole: (usize, usize), stored: Chroma, by: usize) -> Option<Self> {
+        let blocks = stored.finer();
+        // Narrow chroma is not smoothed by libjpeg-turbo; of what is decoded smaller, only these have chroma of the luma's size.
+        if whole.0 <= 4 || by > 8 || !by.is_power_of_two() || (by > 1 && stored == Chroma::HalfAcross) {
+            return None;
+        }
+        let (luma, mut chroma) = (8 / by, 8 / by);
+        if by > 1 && stored == Chroma::Quarter {
+            // As libjpeg-turbo does it: rather larger blocks than interpolation.
+            chroma *= 2;
+        }
+        Some(Self {
+            sides: (whole.0.div_ceil(by), whole.1.div_ceil(by)),
+            chroma: if by > 1 { Chroma::Full } else { stored },
+            units: (whole.0.div_ceil(8 * blocks.0), whole.1.div_ceil(8 * blocks.1)),
+            blocks,
+            block: (luma, chroma),
+        })
+    }
+
     /// Bytes that planes of these sides take.
     pub(crate) fn bytes(self) -> usize {
         self.luma_stride() * self.luma_rows() + 2 * self.chroma_stride() * self.chroma_rows()
@@ -163,40 +190,43 @@ impl Layout {
         self.luma_stride() + 2 * ALIGN
     }
 
-    /// By how much the luma is finer, across and down.
-    fn finer(self) -> (usize, usize) {
-        match self.chroma {
-            Chroma::Full => (1, 1),
-            Chroma::HalfAcross => (2, 1),
-            Chroma::Quarter => (2, 2),
-        }
-    }
-
     fn chroma_sides(self) -> (usize, usize) {
-        (self.sides.0.div_ceil(self.finer().0), self.sides.1.div_ceil(self.finer().1))
+        let finer = self.chroma.finer();
+        (self.sides.0.div_ceil(finer.0), self.sides.1.div_ceil(finer.1))
     }
 
     fn luma_stride(self) -> usize {
-        (self.chroma_sides().0.next_multiple_of(8) * self.finer().0).next_multiple_of(ALIGN)
+        (self.units.0 * self.blocks.0 * self.block.0).next_multiple_of(ALIGN)
     }
 
     fn luma_rows(self) -> usize {
-        self.chroma_rows() * self.finer().1
+        self.units.1 * self.blocks.1 * self.block.0
     }
 
     fn chroma_stride(self) -> usize {
-        self.chroma_sides().0.next_multiple_of(ALIGN)
+        (self.units.0 * self.block.1).next_multiple_of(ALIGN)
     }
 
     fn chroma_rows(self) -> usize {
-        self.chroma_sides().1.next_multiple_of(8)
+        self.units.1 * self.block.1
+    }
+}
+
+impl Chroma {
+    /// By how much the luma is finer, across and down.
+    const fn finer(self) -> (usize, usize) {
+        match self {
+            Self::Full => (1, 1),
+            Self::HalfAcross => (2, 1),
+            Self::Quarter => (2, 2),
+        }
     }
 }
 
 impl Planes<'_> {
     /// The rows of a plane, as long as the chroma covers them and as many.
     pub(crate) fn rows(&self, which: usize) -> impl Iterator<Item = &[u8]> {
-        let (across, down) = if which == 0 { self.layout.finer() } else { (1, 1) };
+        let (across, down) = if which == 0 { self.layout.chroma.finer() } else { (1, 1) };
         let (width, height) = self.layout.chroma_sides();
         (0..height * down).map(move |row| &self.row(which, row)[..width * across])
     }

@@ -5,9 +5,9 @@
 use std::arch::x86_64::{
     __m256i, _mm_loadu_si128, _mm256_add_epi32, _mm256_castsi128_si256, _mm256_inserti128_si256,
     _mm256_madd_epi16, _mm256_mullo_epi16, _mm256_packs_epi32, _mm256_packus_epi16, _mm256_set1_epi32,
-    _mm256_srai_epi32, _mm256_storeu_si256, _mm256_sub_epi32, _mm256_unpackhi_epi8, _mm256_unpackhi_epi16,
-    _mm256_unpackhi_epi32, _mm256_unpackhi_epi64, _mm256_unpacklo_epi8, _mm256_unpacklo_epi16,
-    _mm256_unpacklo_epi32, _mm256_unpacklo_epi64,
+    _mm256_setzero_si256, _mm256_srai_epi32, _mm256_storeu_si256, _mm256_sub_epi32, _mm256_unpackhi_epi8,
+    _mm256_unpackhi_epi16, _mm256_unpackhi_epi32, _mm256_unpackhi_epi64, _mm256_unpacklo_epi8,
+    _mm256_unpacklo_epi16, _mm256_unpacklo_epi32, _mm256_unpacklo_epi64,
 };
 
 /// Coefficients of a block, row by row; behind them, room for what is to be forgotten.
@@ -16,19 +16,73 @@ pub(super) type Block = [i16; 128];
 /// Two rows of each of the two blocks.
 pub(super) type RowPairs = [[u8; 32]; 4];
 
-/// Samples of two blocks, each with its quantisation: [`RowPairs`] has two rows of the first, then the same two of the second.
+/// Samples of two blocks, each with its quantisation, `SIDE` across and down; what lies beyond is of no meaning. [`RowPairs`] has two rows
+/// of the first, then the same two of the second.
+#[inline]
 #[target_feature(enable = "avx2")]
-pub(super) fn samples(blocks: [&Block; 2], quantisation: [&[i16; 64]; 2]) -> RowPairs {
-    let mut rows = [_mm256_set1_epi32(0); 8];
+pub(super) fn samples<const SIDE: usize>(blocks: [&Block; 2], quantisation: [&[i16; 64]; 2]) -> RowPairs {
+    let mut rows = [_mm256_setzero_si256(); 8];
     for (at, row) in rows.iter_mut().enumerate() {
         let coefficients = two(&blocks[0][at * 8..], &blocks[1][at * 8..]);
         *row = _mm256_mullo_epi16(coefficients, two(&quantisation[0][at * 8..], &quantisation[1][at * 8..]));
     }
-    // Two bits more than the samples have are kept between the passes.
-    let columns = transposed(pass::<11>(rows, 1 << 10));
-    // The other way, with 128 added: samples lie around zero.
-    let samples = pass::<18>(columns, (1 << 17) + (128 << 18));
-    upright(samples)
+    // Two bits more than the samples have are kept between the passes. In the second, 128 is added: samples lie around zero.
+    match SIDE {
+        8 => {
+            let columns = transposed(pass::<11>(rows, 1 << 10));
+            upright(pass::<18>(columns, (1 << 17) + (128 << 18)))
+        }
+        4 => {
+            let columns = transposed(pass_to_four::<12>(rows, 1 << 11));
+            upright(pass_to_four::<19>(columns, (1 << 18) + (128 << 19)))
+        }
+        2 => {
+            let columns = transposed(pass_to_two::<13>(rows, 1 << 12));
+            upright(pass_to_two::<20>(columns, (1 << 19) + (128 << 20)))
+        }
+        _ => {
+            // An eighth of the first coefficient, in one go.
+            let first = dot(pairs(rows[0], rows[0]), 1, 0);
+            let round = _mm256_set1_epi32((1 << 2) + (128 << 3));
+            let mut only = [_mm256_setzero_si256(); 8];
+            only[0] = rounded::<3>(plus(first, [round; 2]));
+            upright(only)
+        }
+    }
+}
+
+/// As [`pass`], to half as many rows: the inverse DCT of which every second sample is left out.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn pass_to_four<const BITS: i32>(x: [__m256i; 8], round: i32) -> [__m256i; 8] {
+    let none = _mm256_setzero_si256();
+    let (x26, x75, x31) = (pairs(x[2], x[6]), pairs(x[7], x[5]), pairs(x[3], x[1]));
+    let base = plus(dot(pairs(x[0], none), 16384, 0), [_mm256_set1_epi32(round); 2]);
+    let even = dot(x26, 15137, -6270);
+    let (outer, inner) = (plus(base, even), minus(base, even));
+    let odd_inner = plus(dot(x75, -1730, 11893), dot(x31, -17799, 8697));
+    let odd_outer = plus(dot(x75, -4176, -4926), dot(x31, 7373, 20995));
+    [
+        rounded::<BITS>(plus(outer, odd_outer)),
+        rounded::<BITS>(plus(inner, odd_inner)),
+        rounded::<BITS>(minus(inner, odd_inner)),
+        rounded::<BITS>(minus(outer, odd_outer)),
+        none,
+        none,
+        none,
+        none,
+    ]
+}
+
+/// As [`pass`], to two rows.
+#[inline]
+#[target_feature(enable = "avx2")]
+fn pass_to_two<const BITS: i32>(x: [__m256i; 8], round: i32) -> [__m256i; 8] {
+    let none = _mm256_setzero_si256();
+    let base = plus(dot(pairs(x[0], x[0]), 16384, 16384), [_mm256_set1_epi32(round); 2]);
+    let odd = plus(dot(pairs(x[7], x[5]), -5906, 6967), dot(pairs(x[3], x[1]), -10426, 29692));
+    let (first, second) = (rounded::<BITS>(plus(base, odd)), rounded::<BITS>(minus(base, odd)));
+    [first, second, none, none, none, none, none, none]
 }
 
 /// One pass over eight rows, all columns at once; `round` is added before the last `BITS` bits go.

@@ -2,7 +2,7 @@
 
 use super::bits::{Bits, Stretches};
 use super::huffman::{Huffman, LONG, LOOK, SHORT, extended};
-use super::idct::{self, Block};
+use super::idct::{self, Block, RowPairs};
 use super::tables::{Component, Frame, PLACES, Tables};
 use crate::planes::Layout;
 
@@ -21,6 +21,8 @@ struct Spot {
 struct Plane {
     first: usize,
     stride: usize,
+    /// Samples on the sides of a block.
+    block: usize,
     /// From one unit to the next, across and down.
     step: (usize, usize),
 }
@@ -34,11 +36,9 @@ pub(super) fn decode(
     layout: Layout,
     target: &mut [u8],
 ) -> Option<()> {
-    let (across, down) = frame.components[0].blocks;
-    let units = (layout.sides.0.div_ceil(across * 8), layout.sides.1.div_ceil(down * 8));
-    let total = units.0 * units.1;
+    let total = layout.units.0 * layout.units.1;
     let each = if frame.restart == 0 { total } else { frame.restart };
-    if stretches.len() != total.div_ceil(each) {
+    if frame.components[0].blocks != layout.blocks || stretches.len() != total.div_ceil(each) {
         return None;
     }
     let planes = planes(frame, layout);
@@ -54,7 +54,7 @@ pub(super) fn decode(
                 let codes = (&tables.first[component.codes.0], &tables.others[component.codes.1]);
                 bits = read(bits, codes, &mut last[spot.component], block)?;
             }
-            let place = (unit % units.0, unit / units.0);
+            let place = (unit % layout.units.0, unit / layout.units.0);
             for (spots, blocks) in spots.chunks(2).zip(blocks.chunks(2)) {
                 put(spots, blocks, (frame, tables), (&planes, place), target)?;
             }
@@ -171,31 +171,48 @@ fn put(
     let first = spots.first()?;
     let second = spots.get(1).unwrap_or(first);
     let quantisation = |spot: &Spot| &tables.quantisation[frame.components[spot.component].quantisation];
-    let samples = idct::samples(
-        [blocks.first()?, blocks.get(1).or(blocks.first())?],
-        [quantisation(first), quantisation(second)],
-    );
+    let blocks = [blocks.first()?, blocks.get(1).or(blocks.first())?];
+    let quantisation = [quantisation(first), quantisation(second)];
+    let samples = match (planes[first.component].block, planes[second.component].block) {
+        (8, 8) => idct::samples::<8>(blocks, quantisation),
+        (4, 4) => idct::samples::<4>(blocks, quantisation),
+        (2, 2) => idct::samples::<2>(blocks, quantisation),
+        (1, 1) => idct::samples::<1>(blocks, quantisation),
+        // Pairs are of one component, or of both chromas, unless all three are alike.
+        _ => return None,
+    };
     for (half, spot) in spots.iter().enumerate() {
         let plane = &planes[spot.component];
         let at = plane.first + spot.offset + place.0 * plane.step.0 + place.1 * plane.step.1;
-        let target = target.get_mut(at..at + 7 * plane.stride + 8)?;
-        for (pair, rows) in samples.iter().enumerate() {
-            for row in 0..2 {
-                let from = &rows[half * 16 + row * 8..half * 16 + row * 8 + 8];
-                let to = (pair * 2 + row) * plane.stride;
-                target[to..to + 8].copy_from_slice(from);
+        let target = target.get_mut(at..at + (plane.block - 1) * plane.stride + plane.block)?;
+        if plane.block == 8 {
+            for (row, target) in target.chunks_mut(plane.stride).enumerate() {
+                target[..8].copy_from_slice(row_of(&samples, half, row));
+            }
+        } else {
+            for (row, target) in target.chunks_mut(plane.stride).enumerate() {
+                target[..plane.block].copy_from_slice(&row_of(&samples, half, row)[..plane.block]);
             }
         }
     }
     Some(())
 }
 
+/// Eight samples of the first or second block.
+#[inline(always)]
+fn row_of(samples: &RowPairs, half: usize, row: usize) -> &[u8; 8] {
+    const NONE: [u8; 8] = [0; 8];
+    let at = half * 16 + row % 2 * 8;
+    samples[row / 2 % 4].get(at..).and_then(|row| row.first_chunk()).unwrap_or(&NONE)
+}
+
 fn planes(frame: &Frame<'_>, layout: Layout) -> [Plane; 3] {
     let mut planes = [Plane::default(); 3];
     for (which, (plane, component)) in planes.iter_mut().zip(&frame.components).enumerate() {
         let (first, stride) = layout.plane(which);
-        let step = (component.blocks.0 * 8, component.blocks.1 * 8 * stride);
-        *plane = Plane { first, stride, step };
+        let block = if which == 0 { layout.block.0 } else { layout.block.1 };
+        let step = (component.blocks.0 * block, component.blocks.1 * block * stride);
+        *plane = Plane { first, stride, block, step };
     }
     planes
 }
@@ -206,7 +223,7 @@ fn spots(components: &[Component; 3], planes: &[Plane; 3]) -> ([Spot; MOST], usi
         for down in 0..described.blocks.1 {
             for across in 0..described.blocks.0 {
                 if let Some(spot) = spots.get_mut(count) {
-                    *spot = Spot { component, offset: down * 8 * plane.stride + across * 8 };
+                    *spot = Spot { component, offset: (down * plane.stride + across) * plane.block };
                     count += 1;
                 }
             }
