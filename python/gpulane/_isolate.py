@@ -162,9 +162,9 @@ def _receive(descriptor: int, ended: int) -> Optional[bytes]:
     received = bytearray()
     length: Optional[int] = None
     while length is None or len(received) < length:
-        ready, _, _ = select.select([descriptor, ended], [], [])
-        # It may have answered and ended between the two looks of one select.
-        if descriptor not in ready and not select.select([descriptor], [], [], 0)[0]:
+        ready = _ready([descriptor, ended], None)
+        # It may have answered and ended between the two looks of one poll.
+        if descriptor not in ready and not _ready([descriptor], 0):
             return None
         part = os.read(descriptor, 1 << 20)
         if not part:
@@ -176,11 +176,19 @@ def _receive(descriptor: int, ended: int) -> Optional[bytes]:
     return bytes(received)
 
 
+def _ready(descriptors: List[int], seconds: Optional[float]) -> List[int]:
+    """Those that can be read, or are at their end. Not by `select`, which knows no numbers beyond 1023."""
+    poll = select.poll()
+    for descriptor in descriptors:
+        poll.register(descriptor, select.POLLIN)
+    return [descriptor for descriptor, _ in poll.poll(None if seconds is None else seconds * 1000)]
+
+
 def _interrupt(pid: int, ended: int) -> None:
     """Lets it end by itself, as Ctrl-C does, for a while."""
     try:
         os.killpg(pid, signal.SIGINT)
-        select.select([ended], [], [], GRACE_S)
+        _ready([ended], GRACE_S)
     except OSError:
         pass
     except KeyboardInterrupt:
@@ -190,7 +198,7 @@ def _interrupt(pid: int, ended: int) -> None:
 def _end(process: subprocess.Popen[bytes], ended: int, grace: float) -> None:
     """After an answer it may leave by itself for a while; then it ends, with all of its group."""
     try:
-        select.select([ended], [], [], grace)
+        _ready([ended], grace)
     except KeyboardInterrupt:
         pass
     try:

@@ -7,6 +7,7 @@ import contextlib
 import io
 import math
 import os
+import resource
 import select
 import signal
 import subprocess
@@ -131,6 +132,18 @@ class Stages(unittest.TestCase):
 
 
 class Isolated(unittest.TestCase):
+    def test_more_descriptors_than_select_knows(self) -> None:
+        least, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+        if 0 <= most < 2048:
+            self.skipTest(f"only {most} descriptors are allowed here")
+        resource.setrlimit(resource.RLIMIT_NOFILE, (2048, most))
+        self.addCleanup(resource.setrlimit, resource.RLIMIT_NOFILE, (least, most))
+        null = os.open(os.devnull, os.O_RDONLY)
+        many = [null] + [os.dup(null) for _ in range(1100)]
+        for descriptor in many:
+            self.addCleanup(os.close, descriptor)
+        self.assertEqual(gpulane.stage(isolate=True, quiet=True)(math.sqrt)(9), 3)
+
     def test_it_runs_in_a_fresh_process_each_time(self) -> None:
         first, second = isolated_stages.where(1, key="v"), isolated_stages.where()
         self.assertEqual((first["args"], first["kwargs"], first["argv"]), ((1,), {"key": "v"}, sys.argv))

@@ -125,6 +125,7 @@ fn json_tells_the_metrics_of_a_job_before_its_end() {
     assert_eq!((&first["job"], &first["loss"]), (&events[1]["job"], &Value::from(0.5)), "{first}");
     assert_eq!((&first["time"], &first["attempt"]), (&Value::from("2026-01-01T00:00:00Z"), &Value::from(1)));
     assert_eq!((&second["step"], second.get("seq")), (&Value::from(2), None), "{second}");
+    assert!(second["time"].as_str().is_some_and(|time| time.ends_with('Z')), "{second}");
 }
 
 #[test]

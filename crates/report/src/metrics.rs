@@ -4,6 +4,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::sync::Arc;
+use std::time::SystemTime;
 
 use gpulane_journal::RunDir;
 use gpulane_model::{Attempt, JobId, Plan};
@@ -73,11 +74,17 @@ impl Metrics {
 fn tell(plan: &Plan, (job, attempt): (JobId, Attempt), found: Found<'_>, json: &mut String) {
     let Found::Line(line) = found else { return };
     let Ok(noted) = serde_json::from_slice::<Map<String, Value>>(line.text) else { return };
-    let time = noted.get("time").cloned().unwrap_or_default();
+    // Those that `gpulane.log()` wrote have one; for others it is now.
+    let time = noted.get("time").filter(|time| is_time(time)).cloned();
+    let time = time.unwrap_or_else(|| humantime::format_rfc3339_millis(SystemTime::now()).to_string().into());
     let name = Value::from(plan.job_name(job));
     let _ = write!(json, r#"{{"time":{time},"event":"metrics","job":{name},"attempt":{}"#, attempt.0);
     for (key, value) in noted.iter().filter(|(key, _)| !OURS.contains(&key.as_str())) {
         let _ = write!(json, ",{}:{value}", Value::from(key.as_str()));
     }
     json.push_str("}\n");
+}
+
+fn is_time(value: &Value) -> bool {
+    value.as_str().is_some_and(|text| humantime::parse_rfc3339_weak(text).is_ok())
 }

@@ -242,8 +242,8 @@ impl Desk {
         self.prospects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Everything is durable: parts from before a column had its first value get it now. If that cannot be done, nothing is lost, and
-    /// no GPU should wait for it.
+    /// Everything is durable: parts from before a column had its first value get it now. The
+    /// workers wait meanwhile: the map is not over before, and it is rare. If it cannot be done, nothing is lost.
     fn make_alike(&mut self) {
         let written = Arc::clone(&self.written);
         match self.writer.make_alike(&|| written.leaving.load(Ordering::Relaxed)) {

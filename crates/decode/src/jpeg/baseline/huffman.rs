@@ -55,7 +55,8 @@ impl Huffman {
                 self.enter(code, length, *symbols.get(at)?);
                 (code, at) = (code + 1, at + 1);
             }
-            if code > 1 << length {
+            // No code is all ones.
+            if code >= 1 << length {
                 return None;
             }
             self.ends[length as usize] = (code << (16 - length), offset);
@@ -138,6 +139,8 @@ mod tests {
         let mut counts = [0; 16];
         counts[0] = 3;
         assert_eq!(Huffman::default().prepare(&counts, &[1, 2, 3], false), None);
+        counts[0] = 2;
+        assert_eq!(Huffman::default().prepare(&counts, &[1, 2], false), None, "a code that is all ones");
         counts[0] = 1;
         assert_eq!(Huffman::default().prepare(&counts, &[12], true), None, "a difference of 12 bits");
         assert_eq!(Huffman::default().prepare(&counts, &[0x21], false), Some(()));

@@ -27,10 +27,7 @@ impl Baseline {
     #[cfg(target_arch = "x86_64")]
     #[allow(unsafe_code)]
     pub(crate) fn planes(&mut self, encoded: &[u8], layout: Layout, target: &mut [u8]) -> Option<()> {
-        let able = std::arch::is_x86_feature_detected!("avx2")
-            && std::arch::is_x86_feature_detected!("bmi1")
-            && std::arch::is_x86_feature_detected!("bmi2");
-        if !able {
+        if !Self::is_able() {
             return None;
         }
         let frame = self.tables.read(encoded)?;
@@ -42,6 +39,18 @@ impl Baseline {
     #[cfg(not(target_arch = "x86_64"))]
     pub(crate) fn planes(&mut self, _encoded: &[u8], _layout: Layout, _target: &mut [u8]) -> Option<()> {
         None
+    }
+
+    /// Whether this processor has what it needs.
+    #[cfg(target_arch = "x86_64")]
+    pub(crate) fn is_able() -> bool {
+        use std::arch::is_x86_feature_detected as has;
+        has!("avx2") && has!("bmi1") && has!("bmi2")
+    }
+
+    #[cfg(all(test, not(target_arch = "x86_64")))]
+    pub(crate) fn is_able() -> bool {
+        false
     }
 
     /// Gives back what only a giant needed.

@@ -38,7 +38,7 @@ pub(super) fn decode(
 ) -> Option<()> {
     let total = layout.units.0 * layout.units.1;
     let each = if frame.restart == 0 { total } else { frame.restart };
-    if frame.components[0].blocks != layout.blocks || stretches.len() != total.div_ceil(each) {
+    if total == 0 || frame.components[0].blocks != layout.blocks || stretches.len() != total.div_ceil(each) {
         return None;
     }
     let planes = planes(frame, layout);
@@ -86,7 +86,7 @@ fn read<'a>(
         bits = rest;
         difference
     };
-    *last += i32::from(difference);
+    *last = last.wrapping_add(i32::from(difference));
     // As libjpeg stores it.
     #[allow(clippy::cast_possible_truncation)]
     let first = *last as i16;
