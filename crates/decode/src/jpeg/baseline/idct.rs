@@ -16,7 +16,7 @@ pub(super) type Block = [i16; 128];
 /// Two rows of each of the two blocks.
 pub(super) type RowPairs = [[u8; 32]; 4];
 
-/// Samples of two blocks, each with its quantisation, `SIDE` across and down; what lies beyond is of no meaning. [`RowPairs`] has two rows
+/// Samples of two blocks, each with its quantisation, `SIDE` (8, 4 or 2) across and down; what lies beyond is of no meaning. [`RowPairs`] has two rows
 /// of the first, then the same two of the second.
 #[inline]
 #[target_feature(enable = "avx2")]
@@ -36,17 +36,9 @@ pub(super) fn samples<const SIDE: usize>(blocks: [&Block; 2], quantisation: [&[i
             let columns = transposed(pass_to_four::<12>(rows, 1 << 11));
             upright(pass_to_four::<19>(columns, (1 << 18) + (128 << 19)))
         }
-        2 => {
+        _ => {
             let columns = transposed(pass_to_two::<13>(rows, 1 << 12));
             upright(pass_to_two::<20>(columns, (1 << 19) + (128 << 20)))
-        }
-        _ => {
-            // An eighth of the first coefficient, in one go.
-            let first = dot(pairs(rows[0], rows[0]), 1, 0);
-            let round = _mm256_set1_epi32((1 << 2) + (128 << 3));
-            let mut only = [_mm256_setzero_si256(); 8];
-            only[0] = rounded::<3>(plus(first, [round; 2]));
-            upright(only)
         }
     }
 }

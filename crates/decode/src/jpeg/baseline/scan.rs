@@ -171,13 +171,20 @@ fn put(
     let first = spots.first()?;
     let second = spots.get(1).unwrap_or(first);
     let quantisation = |spot: &Spot| &tables.quantisation[frame.components[spot.component].quantisation];
+    if planes[first.component].block == 1 {
+        for (spot, block) in spots.iter().zip(blocks) {
+            let plane = &planes[spot.component];
+            let at = plane.first + spot.offset + place.0 * plane.step.0 + place.1 * plane.step.1;
+            *target.get_mut(at)? = only(block[0].wrapping_mul(quantisation(spot)[0]));
+        }
+        return Some(());
+    }
     let blocks = [blocks.first()?, blocks.get(1).or(blocks.first())?];
     let quantisation = [quantisation(first), quantisation(second)];
     let samples = match (planes[first.component].block, planes[second.component].block) {
         (8, 8) => idct::samples::<8>(blocks, quantisation),
         (4, 4) => idct::samples::<4>(blocks, quantisation),
         (2, 2) => idct::samples::<2>(blocks, quantisation),
-        (1, 1) => idct::samples::<1>(blocks, quantisation),
         // Pairs are of one component, or of both chromas, unless all three are alike.
         _ => return None,
     };
@@ -196,6 +203,13 @@ fn put(
         }
     }
     Some(())
+}
+
+/// The one sample of a block that is decoded to one: an eighth of its first coefficient.
+#[inline(always)]
+fn only(first: i16) -> u8 {
+    let sample = ((i32::from(first) + 4) >> 3) + 128;
+    u8::try_from(sample.clamp(0, 255)).unwrap_or_default()
 }
 
 /// Eight samples of the first or second block.
