@@ -25,8 +25,9 @@ __all__ = ["main"]
 STANDBY = "GPULANE_STANDBY"
 """Names the socket of a standby: a descriptor's number."""
 
-LONGEST_TRACE = 4000
-"""Characters of a trace that gpulane is told; the log has all of it."""
+LONGEST = 600
+"""Characters of an error, and of its trace, that gpulane is told; the log has all of it. In JSON one may take 12 bytes, and
+a word has 16 KiB."""
 
 
 class EntryError(Exception):
@@ -202,7 +203,12 @@ def _failure(error: BaseException) -> Dict[str, Any]:
     lines = traceback.format_exception(type(error), error, _without_us(error.__traceback__))
     last = traceback.format_exception_only(type(error), error)[-1].strip()
     last = str(error) if isinstance(error, EntryError) else last
-    return {"failed": last[:LONGEST_TRACE], "trace": "".join(lines)[-LONGEST_TRACE:]}
+    return {"failed": _sayable(last[:LONGEST]), "trace": _sayable("".join(lines)[-LONGEST:])}
+
+
+def _sayable(text: str) -> str:
+    """Without halves of characters, as undecodable file names have them: they are no text to others."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _prepare(words: List[str]) -> Callable[[], None]:

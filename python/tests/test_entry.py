@@ -198,6 +198,17 @@ class Waiting(Folder):
         self.printed[1].seek(0)
         self.assertIn(b"ModuleNotFoundError", self.printed[1].read())
 
+    def test_what_it_says_is_short_and_text_whatever_the_error_is(self) -> None:
+        for error in ("'\\U0001f600' * 20000", "'file \\udcff' * 20000", "'\\x00\\x1b' * 20000"):
+            with self.subTest(error):
+                self.write(f"raise ValueError({error})\n")
+                self.start("train.py:main")
+                data = self.ours.recv(1 << 20)
+                self.assertLessEqual(len(data), 16 << 10)
+                self.assertTrue(data.isascii())
+                # Half a character cannot be encoded.
+                self.assertTrue(json.loads(data)["failed"].encode().startswith(b"ValueError: "))
+
     def test_ends_when_no_job_can_come_any_more(self) -> None:
         self.write("def main(): pass\n")
         self.start("train.py:main")

@@ -2,8 +2,10 @@
 //! are kept, heard, handed their job, and ended. One serves one job and no other.
 //!
 //! - `speech`: what they say and are told.
+//! - `ends`: how they go, and what that means.
 //! - `priority`, `memory`: what keeps them from being a burden.
 
+mod ends;
 mod memory;
 mod priority;
 mod speech;
@@ -13,19 +15,16 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use gpulane_core::{StandbyWish, StandbysThere};
-use gpulane_model::{Bytes, GpuIndex, JobId, Machine, Plan, ProcessExit, StageId};
-use rustix::process::{Pid, Signal, pidfd_send_signal};
+use gpulane_model::{Bytes, GpuIndex, JobId, Machine, Plan, StageId};
+use rustix::process::Pid;
 
-use super::ending::reap;
 use super::files::LogFiles;
 use super::vigil::Pressure;
 use crate::process::spawn::Spawned;
+use ends::Fall;
 use memory::Host;
 use priority::Priority;
 use speech::Word;
-
-/// A stage whose standbys end by themselves so often, with none that became a job in between, has none any more.
-const MOST_DEATHS: u32 = 5;
 
 /// What a standby is made for. One fits a start exactly if these are equal: then its environment is the one that the job would
 /// have got, but for the names that are the job's own.
@@ -66,6 +65,15 @@ enum Stand {
     Ready,
     /// It said why it cannot be of use, or was ended: it is as good as gone.
     Leaving,
+    /// The same by its own doing: that counts.
+    Fallen(Fall),
+}
+
+impl Stand {
+    /// It may still become a job.
+    fn is_of_use(self) -> bool {
+        matches!(self, Self::Importing | Self::Ready)
+    }
 }
 
 /// A job that was handed to a standby and has not begun: it may still be importing.
@@ -171,7 +179,7 @@ impl Standbys {
     fn of_use(&self) -> impl Iterator<Item = (u32, &Standby)> {
         self.waiting
             .iter()
-            .filter(|(_, standby)| standby.stand != Stand::Leaving)
+            .filter(|(_, standby)| standby.stand.is_of_use())
             .map(|(number, standby)| (*number, standby))
     }
 
@@ -254,10 +262,17 @@ impl Standbys {
             let standby = self.waiting.get_mut(&number)?;
             self.priority.restore(standby.pid);
             let logs = logs.twin().ok()?;
-            if speech::hand_over(&standby.socket, &logs, environment).is_err() {
+            match speech::hand_over(&standby.socket, &logs, environment) {
+                Ok(()) => {}
                 // It has died, or will not listen; its end is noticed by itself.
-                self.end(number);
-                continue;
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                    self.fall(number, Fall::Silent);
+                    continue;
+                }
+                Err(_) => {
+                    self.end(number);
+                    continue;
+                }
             }
             let Standby { mould, tag, pid, pidfd, socket, printed, .. } = self.waiting.remove(&number)?;
             self.handed
@@ -278,7 +293,8 @@ impl Standbys {
             };
             match speech::hear(socket)? {
                 Word::Ready => {
-                    if let Some(standby) = self.waiting.get_mut(&number) {
+                    let importing = |standby: &&mut Standby| standby.stand == Stand::Importing;
+                    if let Some(standby) = self.waiting.get_mut(&number).filter(importing) {
                         standby.stand = Stand::Ready;
                         let size = memory::resident(standby.pid).unwrap_or(0);
                         let known = self.sizes.entry(stage).or_default();
@@ -298,7 +314,7 @@ impl Standbys {
                 }
                 // Its end of file would wake us for ever.
                 Word::Silence => {
-                    self.end(number);
+                    self.fall(number, Fall::Silent);
                     if let Some(handed) = self.handed.get_mut(&number) {
                         handed.silent = true;
                     }
@@ -306,92 +322,6 @@ impl Standbys {
                 }
             }
         }
-    }
-
-    /// What it speaks through, if nothing more is to be heard.
-    pub(super) fn silenced(&self, number: u32) -> Option<BorrowedFd<'_>> {
-        let leaving = self.waiting.get(&number).filter(|standby| standby.stand == Stand::Leaving);
-        let handed = self.handed.get(&number).filter(|handed| handed.silent);
-        leaving.map(|standby| standby.socket.as_fd()).or_else(|| handed.map(|handed| handed.socket.as_fd()))
-    }
-
-    /// The job's processes are gone. If it never came to begin, its log gets what the standby has printed: that tells why.
-    pub(super) fn on_job_gone(&mut self, job: JobId) {
-        let Some(number) =
-            self.handed.iter().find(|(_, handed)| handed.job == job).map(|(number, _)| *number)
-        else {
-            return;
-        };
-        let _ = self.hear(number);
-        if let Some(Handed { printed, logs, .. }) = self.handed.remove(&number) {
-            // On a full disk the rest is lost, as it would be for any job.
-            let _ = speech::copy(&printed.stdout, &logs.stdout);
-            let _ = speech::copy(&printed.stderr, &logs.stderr);
-        }
-    }
-
-    /// Ends one; nobody's work is in it.
-    pub(super) fn end(&mut self, number: u32) {
-        if let Some(standby) = self.waiting.get_mut(&number) {
-            standby.stand = Stand::Leaving;
-            // Already ended is what we wanted.
-            let _ = pidfd_send_signal(&standby.pidfd, Signal::KILL);
-        }
-    }
-
-    /// Ends all. They are reaped by whoever outlives us.
-    pub(super) fn end_all(&mut self) {
-        let numbers: Vec<u32> = self.waiting.keys().copied().collect();
-        for number in numbers {
-            self.end(number);
-        }
-    }
-
-    /// One has ended: its process, to be forgotten, and what the core should know.
-    pub(super) fn on_ended(&mut self, number: u32) -> Option<(Pid, Option<Useless>)> {
-        let useless = self.hear_last(number);
-        let exit = match reap(&self.waiting.get(&number)?.pidfd) {
-            Ok(None) => return None,
-            Ok(Some(exit)) => exit,
-            Err(_) => ProcessExit::Signal(0),
-        };
-        let Standby { mould, pid, stand, .. } = self.waiting.remove(&number)?;
-        self.stirred = true;
-        if useless.is_some() || stand == Stand::Leaving {
-            return Some((pid, useless));
-        }
-        let deaths = self.deaths.entry(mould.stage).or_default();
-        *deaths += 1;
-        let useless = (*deaths >= MOST_DEATHS).then(|| Useless {
-            stage: mould.stage,
-            why: Why::Deaths(format!("they ended by themselves {deaths} times, the last {}", how(exit))),
-        });
-        Some((pid, useless))
-    }
-
-    /// What it said before it ended. That its socket is closed means nothing then.
-    fn hear_last(&mut self, number: u32) -> Option<Useless> {
-        let standby = self.waiting.get(&number)?;
-        if standby.stand == Stand::Leaving {
-            return None;
-        }
-        while let Some(word) = speech::hear(&standby.socket) {
-            match word {
-                Word::Failed(why) => {
-                    return Some(Useless { stage: standby.mould.stage, why: Why::Import(why) });
-                }
-                Word::Silence => return None,
-                Word::Ready | Word::Begun => {}
-            }
-        }
-        None
-    }
-}
-
-fn how(exit: ProcessExit) -> String {
-    match exit {
-        ProcessExit::Code(code) => format!("with exit code {code}"),
-        ProcessExit::Signal(signal) => format!("by signal {signal}"),
     }
 }
 

@@ -3,7 +3,9 @@
 use std::os::fd::AsFd;
 
 use gpulane_model::{GpuKind, RunSettings, Stage};
+use rustix::process::Signal;
 
+use super::ends::MOST_DEATHS;
 use super::*;
 use crate::process::image::{CStrings, Image, PointerArray};
 use crate::process::spawn::Spawner;
@@ -50,6 +52,14 @@ fn ended(standbys: &mut Standbys, number: u32) -> Option<(Pid, Option<Useless>)>
     standbys.on_ended(number)
 }
 
+/// Closes a standby's end of its socket. A process that another test is just starting may have a copy until its exec.
+fn hang_up(standbys: &Standbys, number: u32, theirs: OwnedFd) {
+    drop(theirs);
+    let socket = standbys.waiting[&number].socket.as_fd();
+    let mut fds = [rustix::event::PollFd::from_borrowed_fd(socket, rustix::event::PollFlags::IN)];
+    rustix::event::poll(&mut fds, None).unwrap();
+}
+
 fn finish(warm: &Warm) {
     rustix::process::pidfd_send_signal(&warm.spawned.pidfd, Signal::KILL).unwrap();
     rustix::process::waitpid(Some(warm.spawned.pid), rustix::process::WaitOptions::empty()).unwrap();
@@ -74,8 +84,8 @@ fn a_job_goes_to_a_standby_of_its_mould_and_rather_to_one_that_is_ready() {
 #[test]
 fn one_that_does_not_listen_is_passed_over() {
     let mut standbys = standbys();
-    let (_, dead) = add(&mut standbys, mould(1), c"/bin/sleep");
-    drop(dead);
+    let (first, dead) = add(&mut standbys, mould(1), c"/bin/sleep");
+    hang_up(&standbys, first, dead);
     let (second, _alive) = add(&mut standbys, mould(1), c"/bin/sleep");
     // The first one's end of the socket is closed: its process has no copy.
     let warm = standbys.hand_over(JobId(0), &mould(1), &logs(), b"").unwrap();
@@ -111,4 +121,51 @@ fn those_that_keep_dying_are_given_up() {
     }
     let Some(Useless { why: Why::Deaths(why), .. }) = useless else { panic!("nothing was said") };
     assert_eq!(why, "they ended by themselves 5 times, the last with exit code 1");
+}
+
+/// Says something as the runner would.
+fn say(theirs: &OwnedFd, word: &str) {
+    rustix::net::send(theirs, word.as_bytes(), rustix::net::SendFlags::empty()).unwrap();
+}
+
+#[test]
+fn a_death_counts_also_where_the_end_of_file_is_heard_first() {
+    let mut standbys = standbys();
+    let mut useless = None;
+    for _ in 0..MOST_DEATHS {
+        assert!(useless.is_none());
+        let (number, theirs) = add(&mut standbys, mould(1), c"/bin/false");
+        hang_up(&standbys, number, theirs);
+        assert!(standbys.hear(number).is_none());
+        assert!(standbys.silenced(number).is_some(), "its end of file would wake us for ever");
+        assert!(standbys.there().is_empty());
+        useless = ended(&mut standbys, number).unwrap().1;
+    }
+    assert!(matches!(useless, Some(Useless { why: Why::Deaths(_), .. })));
+}
+
+#[test]
+fn one_that_lives_but_says_nothing_that_can_be_read_is_ended_and_counts() {
+    let mut standbys = standbys();
+    let mut useless = None;
+    for _ in 0..MOST_DEATHS {
+        let (number, theirs) = add(&mut standbys, mould(1), c"/bin/sleep");
+        say(&theirs, "garbage");
+        assert!(standbys.hear(number).is_none());
+        useless = ended(&mut standbys, number).unwrap().1;
+    }
+    let Some(Useless { why: Why::Deaths(why), .. }) = useless else { panic!("nothing was said") };
+    assert!(why.contains("signal 9"), "{why}");
+}
+
+#[test]
+fn one_that_was_ended_does_not_become_ready_again() {
+    let mut standbys = standbys();
+    let (number, theirs) = add(&mut standbys, mould(1), c"/bin/sleep");
+    standbys.end(number);
+    say(&theirs, r#"{"ready": {}}"#);
+    assert!(standbys.hear(number).is_none());
+    assert!(standbys.there().is_empty());
+    assert!(standbys.hand_over(JobId(0), &mould(1), &logs(), b"").is_none());
+    assert!(ended(&mut standbys, number).is_some());
 }

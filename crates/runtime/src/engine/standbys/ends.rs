@@ -1,0 +1,124 @@
+//! How standbys go: ended by us, or by their own doing, which counts. A stage whose standbys keep going by themselves has none any
+//! more; otherwise they would be made again for ever.
+
+use std::os::fd::{AsFd, BorrowedFd};
+
+use gpulane_model::{JobId, ProcessExit};
+use rustix::process::{Pid, Signal, pidfd_send_signal};
+
+use super::super::ending::reap;
+use super::speech::{self, Word};
+use super::{Handed, Stand, Standby, Standbys, Useless, Why};
+
+/// A stage whose standbys end by themselves so often, with none that became a job in between, has none any more.
+pub(super) const MOST_DEATHS: u32 = 5;
+
+/// Why one is of no use by its own doing.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Fall {
+    /// Nothing more can be heard from it. Mostly because it ends: a process closes its files before its end can be seen.
+    Silent,
+}
+
+impl Standbys {
+    /// What it speaks through, if nothing more is to be heard.
+    pub(in super::super) fn silenced(&self, number: u32) -> Option<BorrowedFd<'_>> {
+        let useless = self.waiting.get(&number).filter(|standby| !standby.stand.is_of_use());
+        let handed = self.handed.get(&number).filter(|handed| handed.silent);
+        useless.map(|standby| standby.socket.as_fd()).or_else(|| handed.map(|handed| handed.socket.as_fd()))
+    }
+
+    /// The job's processes are gone. If it never came to begin, its log gets what the standby has printed: that tells why.
+    pub(in super::super) fn on_job_gone(&mut self, job: JobId) {
+        let Some(number) =
+            self.handed.iter().find(|(_, handed)| handed.job == job).map(|(number, _)| *number)
+        else {
+            return;
+        };
+        let _ = self.hear(number);
+        if let Some(Handed { printed, logs, .. }) = self.handed.remove(&number) {
+            // On a full disk the rest is lost, as it would be for any job.
+            let _ = speech::copy(&printed.stdout, &logs.stdout);
+            let _ = speech::copy(&printed.stderr, &logs.stderr);
+        }
+    }
+
+    /// Ends one; nobody's work is in it.
+    pub(in super::super) fn end(&mut self, number: u32) {
+        self.leave(number, Stand::Leaving);
+    }
+
+    /// Ends one that is of no use by its own doing.
+    pub(super) fn fall(&mut self, number: u32, fall: Fall) {
+        if self.waiting.get(&number).is_some_and(|standby| standby.stand.is_of_use()) {
+            self.leave(number, Stand::Fallen(fall));
+        }
+    }
+
+    fn leave(&mut self, number: u32, stand: Stand) {
+        if let Some(standby) = self.waiting.get_mut(&number) {
+            standby.stand = stand;
+            // Already ended is what we wanted.
+            let _ = pidfd_send_signal(&standby.pidfd, Signal::KILL);
+        }
+    }
+
+    /// Ends all. They are reaped by whoever outlives us.
+    pub(in super::super) fn end_all(&mut self) {
+        let numbers: Vec<u32> = self.waiting.keys().copied().collect();
+        for number in numbers {
+            self.end(number);
+        }
+    }
+
+    /// One has ended: its process, to be forgotten, and what the core should know.
+    pub(in super::super) fn on_ended(&mut self, number: u32) -> Option<(Pid, Option<Useless>)> {
+        let useless = self.hear_last(number);
+        let exit = match reap(&self.waiting.get(&number)?.pidfd) {
+            Ok(None) => return None,
+            Ok(Some(exit)) => exit,
+            Err(_) => ProcessExit::Signal(0),
+        };
+        let Standby { mould, pid, stand, .. } = self.waiting.remove(&number)?;
+        self.stirred = true;
+        if useless.is_some() || stand == Stand::Leaving {
+            return Some((pid, useless));
+        }
+        let deaths = self.deaths.entry(mould.stage).or_default();
+        *deaths += 1;
+        let useless = (*deaths >= MOST_DEATHS).then(|| Useless {
+            stage: mould.stage,
+            why: Why::Deaths(format!(
+                "they ended by themselves {deaths} times, the last {}",
+                how(stand, exit)
+            )),
+        });
+        Some((pid, useless))
+    }
+
+    /// What it said before it ended. That its socket is closed means nothing then.
+    fn hear_last(&mut self, number: u32) -> Option<Useless> {
+        let standby = self.waiting.get(&number).filter(|standby| standby.stand.is_of_use())?;
+        while let Some(word) = speech::hear(&standby.socket) {
+            match word {
+                Word::Failed(why) => {
+                    return Some(Useless { stage: standby.mould.stage, why: Why::Import(why) });
+                }
+                Word::Silence => return None,
+                Word::Ready | Word::Begun => {}
+            }
+        }
+        None
+    }
+}
+
+fn how(stand: Stand, exit: ProcessExit) -> String {
+    match (stand, exit) {
+        (_, ProcessExit::Code(code)) => format!("with exit code {code}"),
+        // Who killed it, the kernel or we, cannot be told.
+        (Stand::Fallen(Fall::Silent), ProcessExit::Signal(libc::SIGKILL)) => {
+            "by signal 9: out of memory, or the import closes descriptors that are not its own".to_owned()
+        }
+        (_, ProcessExit::Signal(signal)) => format!("by signal {signal}"),
+    }
+}
