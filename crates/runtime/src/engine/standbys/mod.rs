@@ -80,6 +80,7 @@ impl Stand {
 struct Handed {
     job: JobId,
     stage: StageId,
+    pid: Pid,
     socket: OwnedFd,
     printed: LogFiles,
     logs: LogFiles,
@@ -210,11 +211,26 @@ impl Standbys {
         importing < self.cores as usize && (self.idle > 0 || importing == 0 && self.priority.can_be_low())
     }
 
+    /// Whether one is importing that will tell how large those of this stage are. Until then it is the only one: how many there is
+    /// memory for cannot be known.
+    pub(super) fn is_sounding(&self, stage: StageId) -> bool {
+        let importing = |one: &Standby| one.mould.stage == stage && one.stand == Stand::Importing;
+        !self.sizes.contains_key(&stage) && self.of_use().any(|(_, standby)| importing(standby))
+    }
+
     /// Why the host has no memory for another one of this stage; `None`: it has.
     pub(super) fn shortage(&self, stage: StageId) -> Option<String> {
-        let size = |stage: &StageId| self.sizes.get(stage).copied().unwrap_or(0);
-        let others = self.of_use().map(|(_, standby)| size(&standby.mould.stage)).sum();
-        Host::now()?.refuses(others, size(&stage))
+        let size = self.sizes.get(&stage).copied().unwrap_or(0);
+        Host::now()?.refuses(self.taken(), size)
+    }
+
+    /// What they have or will have together, in bytes. Of a stage whose size is not known: what it has now.
+    fn taken(&self) -> u64 {
+        let size = |standby: &Standby| {
+            let known = self.sizes.get(&standby.mould.stage).copied();
+            known.or_else(|| memory::resident(standby.pid)).unwrap_or(0)
+        };
+        self.of_use().map(|(_, standby)| size(standby)).sum()
     }
 
     /// What the next one is started with.
@@ -275,8 +291,10 @@ impl Standbys {
                 }
             }
             let Standby { mould, tag, pid, pidfd, socket, printed, .. } = self.waiting.remove(&number)?;
-            self.handed
-                .insert(number, Handed { job, stage: mould.stage, socket, printed, logs, silent: false });
+            self.handed.insert(
+                number,
+                Handed { job, stage: mould.stage, pid, socket, printed, logs, silent: false },
+            );
             self.stirred = true;
             return Some(Warm { spawned: Spawned { pid, pidfd }, alias: tag });
         }
@@ -294,9 +312,15 @@ impl Standbys {
             match speech::hear(socket)? {
                 Word::Ready => {
                     let importing = |standby: &&mut Standby| standby.stand == Stand::Importing;
-                    if let Some(standby) = self.waiting.get_mut(&number).filter(importing) {
-                        standby.stand = Stand::Ready;
-                        let size = memory::resident(standby.pid).unwrap_or(0);
+                    let pid = match self.waiting.get_mut(&number).filter(importing) {
+                        Some(standby) => {
+                            standby.stand = Stand::Ready;
+                            Some(standby.pid)
+                        }
+                        None => self.handed.get(&number).map(|handed| handed.pid),
+                    };
+                    if let Some(pid) = pid {
+                        let size = memory::resident(pid).unwrap_or(0);
                         let known = self.sizes.entry(stage).or_default();
                         *known = (*known).max(size);
                     }

@@ -169,3 +169,33 @@ fn one_that_was_ended_does_not_become_ready_again() {
     assert!(standbys.hand_over(JobId(0), &mould(1), &logs(), b"").is_none());
     assert!(ended(&mut standbys, number).is_some());
 }
+
+#[test]
+fn until_their_size_is_known_one_imports_at_a_time() {
+    let mut standbys = standbys();
+    assert!(!standbys.is_sounding(StageId(0)));
+    let (first, theirs) = add(&mut standbys, mould(1), c"/bin/sleep");
+    assert!(standbys.is_sounding(StageId(0)) && !standbys.is_sounding(StageId(1)));
+    assert!(standbys.taken() > 0, "what it has now counts");
+    say(&theirs, r#"{"ready": {}}"#);
+    assert!(standbys.hear(first).is_none());
+    let (second, _theirs) = add(&mut standbys, mould(1), c"/bin/sleep");
+    assert!(!standbys.is_sounding(StageId(0)), "its size is known");
+    standbys.sizes.insert(StageId(0), 1 << 30);
+    assert_eq!(standbys.taken(), 2 << 30, "the second will be as large");
+    standbys.end_all();
+    for number in [first, second] {
+        assert!(ended(&mut standbys, number).is_some());
+    }
+}
+
+#[test]
+fn the_size_is_learnt_also_from_one_that_has_its_job_already() {
+    let mut standbys = standbys();
+    let (number, theirs) = add(&mut standbys, mould(1), c"/bin/sleep");
+    let warm = standbys.hand_over(JobId(0), &mould(1), &logs(), b"").unwrap();
+    say(&theirs, r#"{"ready": {}}"#);
+    assert!(standbys.hear(number).is_none());
+    assert!(standbys.sizes.contains_key(&StageId(0)));
+    finish(&warm);
+}
