@@ -52,7 +52,8 @@ impl Reactor<'_> {
 
     /// `false`: there is no room now, or it could not be done.
     fn start_standby(&mut self, mould: Mould) -> bool {
-        if !self.standbys.may_import() {
+        let now = self.clock.now();
+        if !self.standbys.may_import(now) {
             return false;
         }
         if let Some(because) = self.standbys.shortage(mould.stage) {
@@ -69,7 +70,7 @@ impl Reactor<'_> {
         match self.launchpad.start_standby(&mould, &tag, &cradle, keep) {
             Ok(spawned) => {
                 self.roster.attend(spawned.pid, tag.clone());
-                self.standbys.add(mould, tag, cradle, spawned);
+                self.standbys.add(mould, tag, cradle, spawned, now);
                 if let Some((ended, words)) = self.standbys.ears(number)
                     && watch_standby(&self.epoll, number, ended, words).is_err()
                 {

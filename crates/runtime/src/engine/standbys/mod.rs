@@ -15,7 +15,7 @@ use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use gpulane_core::{StandbyWish, StandbysThere};
-use gpulane_model::{Bytes, GpuIndex, JobId, Machine, Plan, StageId};
+use gpulane_model::{Bytes, GpuIndex, JobId, Machine, Millis, Plan, StageId};
 use rustix::process::Pid;
 
 use super::files::LogFiles;
@@ -25,6 +25,9 @@ use ends::Fall;
 use memory::Host;
 use priority::Priority;
 use speech::Word;
+
+/// So long the CPUs are busy with jobs before one imports all the same.
+const PATIENCE: Millis = Millis::seconds(5);
 
 /// What a standby is made for. One fits a start exactly if these are equal: then its environment is the one that the job would
 /// have got, but for the names that are the job's own.
@@ -132,6 +135,8 @@ pub(super) struct Standbys {
     /// Cores that had nothing to do at the last look, less those given to a standby since.
     idle: u32,
     cores: u32,
+    /// When the last one was started.
+    last_start: Millis,
     /// That memory is short was said.
     pub(super) shortage_said: bool,
 }
@@ -157,6 +162,7 @@ impl Standbys {
             pressure: Pressure::new(machine.cores),
             idle: 0,
             cores: machine.cores.max(1),
+            last_start: Millis(0),
             shortage_said: false,
         }
     }
@@ -202,13 +208,20 @@ impl Standbys {
         (surplus, missing)
     }
 
-    /// Whether the CPUs have room for another import: one at a time where it does not slow the jobs, more only on idle cores.
-    pub(super) fn may_import(&mut self) -> bool {
+    /// Whether the CPUs have room for another import.
+    pub(super) fn may_import(&mut self, now: Millis) -> bool {
         if let Some(idle) = self.pressure.look() {
             self.idle = idle;
         }
+        self.has_room(now)
+    }
+
+    /// One at a time where it does not slow the jobs, more only on idle cores. Where it does and no core is ever idle, one now and then:
+    /// an import now or when its lane is free costs the same.
+    fn has_room(&self, now: Millis) -> bool {
         let importing = self.of_use().filter(|(_, one)| one.stand == Stand::Importing).count();
-        importing < self.cores as usize && (self.idle > 0 || importing == 0 && self.priority.can_be_low())
+        let alone = importing == 0 && (self.priority.can_be_low() || now.since(self.last_start) >= PATIENCE);
+        importing < self.cores as usize && (self.idle > 0 || alone)
     }
 
     /// Whether one is importing that will tell how large those of this stage are. Until then it is the only one: how many there is
@@ -242,7 +255,8 @@ impl Standbys {
     }
 
     /// One was started.
-    pub(super) fn add(&mut self, mould: Mould, tag: String, cradle: Cradle, spawned: Spawned) {
+    pub(super) fn add(&mut self, mould: Mould, tag: String, cradle: Cradle, spawned: Spawned, now: Millis) {
+        self.last_start = now;
         let Cradle { number, ours: socket, printed, .. } = cradle;
         let Spawned { pid, pidfd } = spawned;
         self.priority.lower(pid);

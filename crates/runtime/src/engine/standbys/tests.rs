@@ -36,7 +36,7 @@ fn add(standbys: &mut Standbys, mould: Mould, program: &std::ffi::CStr) -> (u32,
     let (out, theirs) = (cradle.printed.stdout.as_fd(), cradle.theirs.try_clone().unwrap());
     let spawned = Spawner::new().spawn(&image, out, out, &[]).unwrap();
     let number = cradle.number;
-    standbys.add(mould, format!("train/standby-{number}"), cradle, spawned);
+    standbys.add(mould, format!("train/standby-{number}"), cradle, spawned, Millis(0));
     (number, theirs)
 }
 
@@ -198,4 +198,20 @@ fn the_size_is_learnt_also_from_one_that_has_its_job_already() {
     assert!(standbys.hear(number).is_none());
     assert!(standbys.sizes.contains_key(&StageId(0)));
     finish(&warm);
+}
+
+#[test]
+fn where_all_cores_are_busy_for_good_one_imports_after_a_while() {
+    let mut standbys = Standbys { priority: Priority::default(), idle: 0, ..standbys() };
+    assert!(!standbys.has_room(Millis(4_999)));
+    assert!(standbys.has_room(Millis(5_000)));
+    let (first, theirs) = add(&mut standbys, mould(1), c"/bin/sleep");
+    assert!(!standbys.has_room(Millis(60_000)), "it is importing");
+    say(&theirs, r#"{"ready": {}}"#);
+    assert!(standbys.hear(first).is_none());
+    standbys.last_start = Millis(58_000);
+    assert!(!standbys.has_room(Millis(60_000)), "the last one was a moment ago");
+    assert!(standbys.has_room(Millis(63_000)));
+    standbys.end_all();
+    assert!(ended(&mut standbys, first).is_some());
 }
