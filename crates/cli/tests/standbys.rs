@@ -22,6 +22,20 @@ if os.environ['GPULANE_ATTEMPT'] == '0':
     open(f'standby-{os.getpid()}', 'w').close()
 ";
 
+/// Leaves another file when the process has said that it is ready and waits for its job.
+const WAITING: &str = "
+import threading
+def watch(main):
+    while 'take_over' not in (frame.f_code.co_name for frame in frames(main)): time.sleep(0.01)
+    open('waiting', 'w').close()
+def frames(main):
+    frame = sys._current_frames().get(main)
+    while frame:
+        yield frame
+        frame = frame.f_back
+threading.Thread(target=watch, args=[threading.get_ident()], daemon=True).start()
+";
+
 /// Says what it saw.
 const MAIN: &str = "
 def main(config, out):
@@ -179,6 +193,27 @@ fn a_standby_that_is_killed_is_replaced_and_nobody_notices() {
     assert_eq!(go(&gpulane, run).code, 0);
     assert!(is_warm(&starts(&gpulane)[0]));
     assert_eq!(gpulane.events_of("job_failed").len() + gpulane.events_of("standbys_off").len(), 0);
+}
+
+#[test]
+fn a_job_handed_to_one_that_is_dying_is_done_by_another() {
+    let gpulane = gpulane();
+    let run = start(&gpulane, &plan("", 1), &format!("{IMPORT}{WAITING}{MAIN}"), "1");
+    let standby = Pid::from_raw(wait_for_standbys(&gpulane, 1)[0].pid).unwrap();
+    wait_until("it waits for a job", || gpulane.workspace.path().join("waiting").exists());
+    // As one that is killed and whose memory is being torn down: its socket is open, but nobody reads.
+    kill_process(standby, Signal::STOP).unwrap();
+    gpulane.workspace.file("go", "");
+    gpulane.wait_for_events("job_started", 2);
+    assert!(is_warm(&starts(&gpulane)[0]));
+    kill_process(standby, Signal::KILL).unwrap();
+    let finished = run.wait();
+    assert_eq!(finished.code, 0, "{}", finished.stderr);
+    assert_eq!(starts(&gpulane).iter().map(is_warm).collect::<Vec<_>>(), [true, false]);
+    let failed = gpulane.events_of("job_failed");
+    assert_eq!((failed.len(), failed[0]["reason"].as_str()), (1, Some("lost")), "{failed:?}");
+    assert!(read(&gpulane, 0, "out/seen").starts_with("1 "));
+    gpulane.assert_nothing_left();
 }
 
 #[test]

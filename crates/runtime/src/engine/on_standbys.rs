@@ -2,13 +2,13 @@
 //! are ended, and what they say or do is passed on.
 
 use gpulane_core::Input;
-use gpulane_model::{Bytes, Millis, StageId};
+use gpulane_model::{Bytes, JobId, Millis, ProcessExit, StageId};
 use rustix::process::{Pid, Signal};
 
 use super::clock::Alarm;
 use super::launchpad::Setback;
 use super::reactor::{Reactor, watch_standby};
-use super::standbys::{Mould, Useless, Why, moulds};
+use super::standbys::{Mould, Parting, Useless, Why, moulds};
 use crate::process::tree::{self, Tag};
 
 /// Until what was held back is looked at again.
@@ -105,6 +105,13 @@ impl Reactor<'_> {
             self.roster.sweep();
             self.tell_useless(useless);
         }
+    }
+
+    /// The processes of a job are gone that may have been a standby.
+    pub(super) fn on_standbys_job_gone(&mut self, job: JobId, exit: ProcessExit) {
+        let Parting { never_begun, useless } = self.standbys.on_job_gone(job, exit);
+        self.sharing.note_never_begun(job, never_begun);
+        self.tell_useless(useless);
     }
 
     fn tell_useless(&mut self, useless: Option<Useless>) {

@@ -3,7 +3,7 @@
 
 use std::os::fd::{AsFd, BorrowedFd};
 
-use gpulane_model::{JobId, ProcessExit};
+use gpulane_model::{JobId, ProcessExit, StageId};
 use rustix::process::{Pid, Signal, pidfd_send_signal};
 
 use super::super::ending::reap;
@@ -20,6 +20,15 @@ pub(super) enum Fall {
     Silent,
 }
 
+/// What the end of a job that was a standby tells beyond that.
+#[derive(Default)]
+pub(in super::super) struct Parting {
+    /// It had imported all and was gone before it took the job: how, for a person.
+    pub(in super::super) never_begun: Option<String>,
+    /// What the core should know of the stage's standbys.
+    pub(in super::super) useless: Option<Useless>,
+}
+
 impl Standbys {
     /// What it speaks through, if nothing more is to be heard.
     pub(in super::super) fn silenced(&self, number: u32) -> Option<BorrowedFd<'_>> {
@@ -29,18 +38,27 @@ impl Standbys {
     }
 
     /// The job's processes are gone. If it never came to begin, its log gets what the standby has printed: that tells why.
-    pub(in super::super) fn on_job_gone(&mut self, job: JobId) {
+    pub(in super::super) fn on_job_gone(&mut self, job: JobId, exit: ProcessExit) -> Parting {
         let Some(number) =
             self.handed.iter().find(|(_, handed)| handed.job == job).map(|(number, _)| *number)
         else {
-            return;
+            return Parting::default();
         };
-        let _ = self.hear(number);
-        if let Some(Handed { printed, logs, .. }) = self.handed.remove(&number) {
-            // On a full disk the rest is lost, as it would be for any job.
-            let _ = speech::copy(&printed.stdout, &logs.stdout);
-            let _ = speech::copy(&printed.stderr, &logs.stderr);
+        let useless = self.hear(number);
+        let Some(Handed { stage, printed, logs, ready, .. }) = self.handed.remove(&number) else {
+            return Parting { useless, ..Parting::default() };
+        };
+        // On a full disk the rest is lost, as it would be for any job.
+        let _ = speech::copy(&printed.stdout, &logs.stdout);
+        let _ = speech::copy(&printed.stderr, &logs.stderr);
+        if !ready {
+            // The import failed, as it would have without us.
+            return Parting { useless, ..Parting::default() };
         }
+        self.cold.insert(job);
+        let how = how(Stand::Ready, exit);
+        let never_begun = Some(format!("its standby ended {how} before it began"));
+        Parting { never_begun, useless: useless.or_else(|| self.count(stage, &how)) }
     }
 
     /// Ends one; nobody's work is in it.
@@ -84,16 +102,16 @@ impl Standbys {
         if useless.is_some() || stand == Stand::Leaving {
             return Some((pid, useless));
         }
-        let deaths = self.deaths.entry(mould.stage).or_default();
-        *deaths += 1;
-        let useless = (*deaths >= MOST_DEATHS).then(|| Useless {
-            stage: mould.stage,
-            why: Why::Deaths(format!(
-                "they ended by themselves {deaths} times, the last {}",
-                how(stand, exit)
-            )),
-        });
+        let useless = self.count(mould.stage, &how(stand, exit));
         Some((pid, useless))
+    }
+
+    /// One more of the stage has gone by its own doing.
+    fn count(&mut self, stage: StageId, how: &str) -> Option<Useless> {
+        let deaths = self.deaths.entry(stage).or_default();
+        *deaths += 1;
+        let why = || Why::Deaths(format!("they ended by themselves {deaths} times, the last {how}"));
+        (*deaths >= MOST_DEATHS).then(|| Useless { stage, why: why() })
     }
 
     /// What it said before it ended. That its socket is closed means nothing then.

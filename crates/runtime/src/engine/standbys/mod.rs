@@ -10,7 +10,7 @@ mod memory;
 mod priority;
 mod speech;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
@@ -22,6 +22,7 @@ use super::files::LogFiles;
 use super::vigil::Pressure;
 use crate::process::spawn::Spawned;
 use ends::Fall;
+pub(super) use ends::Parting;
 use memory::Host;
 use priority::Priority;
 use speech::Word;
@@ -87,6 +88,8 @@ struct Handed {
     socket: OwnedFd,
     printed: LogFiles,
     logs: LogFiles,
+    /// It has imported its file: nothing stands between it and the job.
+    ready: bool,
     /// It will say nothing more.
     silent: bool,
 }
@@ -124,6 +127,8 @@ pub(super) struct Standbys {
     pub(super) alarm: bool,
     waiting: HashMap<u32, Standby>,
     handed: HashMap<u32, Handed>,
+    /// Jobs whose standby was gone before it took them: the next time they are given none.
+    cold: HashSet<JobId>,
     /// How many there have been.
     counter: u32,
     /// By stage: the largest seen, in bytes.
@@ -155,6 +160,7 @@ impl Standbys {
             alarm: false,
             waiting: HashMap::new(),
             handed: HashMap::new(),
+            cold: HashSet::new(),
             counter: 0,
             sizes: HashMap::new(),
             deaths: HashMap::new(),
@@ -275,6 +281,16 @@ impl Standbys {
         self.waiting.get(&number).map(|standby| standby.mould.stage)
     }
 
+    /// Whether the job is to start without one.
+    pub(super) fn is_cold(&self, job: JobId) -> bool {
+        self.cold.contains(&job)
+    }
+
+    /// It has started without.
+    pub(super) fn on_cold_start(&mut self, job: JobId) {
+        self.cold.remove(&job);
+    }
+
     /// Gives the job to a standby that fits it, if there is one that takes it: rather one that is ready, then the oldest.
     /// `environment`: what is the job's own. The logs are kept only if so.
     pub(super) fn hand_over(
@@ -304,11 +320,10 @@ impl Standbys {
                     continue;
                 }
             }
-            let Standby { mould, tag, pid, pidfd, socket, printed, .. } = self.waiting.remove(&number)?;
-            self.handed.insert(
-                number,
-                Handed { job, stage: mould.stage, pid, socket, printed, logs, silent: false },
-            );
+            let Standby { mould, tag, pid, pidfd, socket, printed, stand } = self.waiting.remove(&number)?;
+            let (stage, ready) = (mould.stage, stand == Stand::Ready);
+            self.handed
+                .insert(number, Handed { job, stage, pid, socket, printed, logs, ready, silent: false });
             self.stirred = true;
             return Some(Warm { spawned: Spawned { pid, pidfd }, alias: tag });
         }
@@ -331,7 +346,10 @@ impl Standbys {
                             standby.stand = Stand::Ready;
                             Some(standby.pid)
                         }
-                        None => self.handed.get(&number).map(|handed| handed.pid),
+                        None => self.handed.get_mut(&number).map(|handed| {
+                            handed.ready = true;
+                            handed.pid
+                        }),
                     };
                     if let Some(pid) = pid {
                         let size = memory::resident(pid).unwrap_or(0);

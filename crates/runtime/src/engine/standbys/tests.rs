@@ -2,7 +2,7 @@
 
 use std::os::fd::AsFd;
 
-use gpulane_model::{GpuKind, RunSettings, Stage};
+use gpulane_model::{GpuKind, ProcessExit, RunSettings, Stage};
 use rustix::process::Signal;
 
 use super::ends::MOST_DEATHS;
@@ -60,6 +60,7 @@ fn hang_up(standbys: &Standbys, number: u32, theirs: OwnedFd) {
     rustix::event::poll(&mut fds, None).unwrap();
 }
 
+/// Ends a job that was a standby.
 fn finish(warm: &Warm) {
     rustix::process::pidfd_send_signal(&warm.spawned.pidfd, Signal::KILL).unwrap();
     rustix::process::waitpid(Some(warm.spawned.pid), rustix::process::WaitOptions::empty()).unwrap();
@@ -214,4 +215,35 @@ fn where_all_cores_are_busy_for_good_one_imports_after_a_while() {
     assert!(standbys.has_room(Millis(63_000)));
     standbys.end_all();
     assert!(ended(&mut standbys, first).is_some());
+}
+
+#[test]
+fn a_job_that_its_standby_never_took_is_started_anew_without_one() {
+    let mut standbys = standbys();
+    let (number, theirs) = add(&mut standbys, mould(1), c"/bin/sleep");
+    say(&theirs, r#"{"ready": {}}"#);
+    assert!(standbys.hear(number).is_none());
+    let warm = standbys.hand_over(JobId(7), &mould(1), &logs(), b"").unwrap();
+    finish(&warm);
+    drop(theirs);
+    let Parting { never_begun, useless } = standbys.on_job_gone(JobId(7), ProcessExit::Signal(9));
+    assert_eq!(never_begun.as_deref(), Some("its standby ended by signal 9 before it began"));
+    assert!(useless.is_none() && standbys.deaths[&StageId(0)] == 1, "it counts among the standbys");
+    assert!(standbys.is_cold(JobId(7)) && !standbys.is_cold(JobId(8)));
+    standbys.on_cold_start(JobId(7));
+    assert!(!standbys.is_cold(JobId(7)), "a later try may have one again");
+}
+
+#[test]
+fn a_job_that_began_or_whose_import_failed_has_its_own_end() {
+    let mut standbys = standbys();
+    for words in [&[r#"{"ready": {}}"#, r#"{"begun": {}}"#][..], &[]] {
+        let (_, theirs) = add(&mut standbys, mould(1), c"/bin/sleep");
+        let warm = standbys.hand_over(JobId(7), &mould(1), &logs(), b"").unwrap();
+        // Heard only when it is gone.
+        words.iter().for_each(|word| say(&theirs, word));
+        finish(&warm);
+        assert!(standbys.on_job_gone(JobId(7), ProcessExit::Signal(9)).never_begun.is_none());
+        assert!(!standbys.is_cold(JobId(7)) && standbys.handed.is_empty());
+    }
 }
