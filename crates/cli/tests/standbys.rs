@@ -165,6 +165,18 @@ fn an_import_that_fails_is_said_once_and_each_job_shows_its_own_error() {
 }
 
 #[test]
+fn those_that_die_while_importing_are_given_up() {
+    let gpulane = gpulane();
+    let train = format!("import os\nif os.environ['GPULANE_ATTEMPT'] == '0': os._exit(9)\n{IMPORT}{MAIN}");
+    let run = start(&gpulane, &plan("", 2), &train, "1");
+    let off = gpulane.wait_for_events("standbys_off", 1);
+    let why = "they ended by themselves 5 times, the last with exit code 9";
+    assert_eq!(off[0]["why"].as_str(), Some(why));
+    assert_eq!(go(&gpulane, run).code, 0);
+    assert!(!starts(&gpulane).iter().any(is_warm));
+}
+
+#[test]
 fn a_job_handed_to_one_that_still_imports_fails_as_it_would_have() {
     let gpulane = gpulane();
     let train = "import os, time\nopen(f'standby-{os.getpid()}', 'w').close()\nprint('early')\n\

@@ -13,6 +13,8 @@ use crate::process::tree::{self, Tag};
 
 /// Until what was held back is looked at again.
 const AGAIN: Millis = Millis(250);
+/// Between two looks at what they print. It is memory, and nothing tells of it.
+const LISTEN: Millis = Millis(500);
 
 impl Reactor<'_> {
     /// Makes what is there what is wanted, as far as there is room.
@@ -50,6 +52,25 @@ impl Reactor<'_> {
         self.standbys.stirred = true;
     }
 
+    /// Ends those that print without end.
+    pub(super) fn on_standbys_print(&mut self) {
+        self.standbys.listening = false;
+        for stage in self.standbys.end_the_loud() {
+            let name = &self.prepared.plan.stage(stage).name;
+            let note =
+                format!("a standby of {name} was ended: it printed more than 16 MiB before it had a job");
+            self.prepared.link.note(&note);
+        }
+        self.listen_to_standbys();
+    }
+
+    fn listen_to_standbys(&mut self) {
+        if self.standbys.any() && !std::mem::replace(&mut self.standbys.listening, true) {
+            let at = self.clock.now().after(LISTEN);
+            self.clock.set(at, Alarm::StandbysPrint);
+        }
+    }
+
     /// `false`: there is no room now, or it could not be done.
     fn start_standby(&mut self, mould: Mould) -> bool {
         let now = self.clock.now();
@@ -77,6 +98,7 @@ impl Reactor<'_> {
                     // Only out of kernel memory. Unheard it is of no use.
                     self.standbys.end(number);
                 }
+                self.listen_to_standbys();
                 true
             }
             Err(Setback::Program(why)) => {

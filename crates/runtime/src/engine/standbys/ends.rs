@@ -1,9 +1,10 @@
 //! How standbys go: ended by us, or by their own doing, which counts. A stage whose standbys keep going by themselves has none any
 //! more; otherwise they would be made again for ever.
 
-use std::os::fd::{AsFd, BorrowedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use gpulane_model::{JobId, ProcessExit, StageId};
+use rustix::fs::fstat;
 use rustix::process::{Pid, Signal, pidfd_send_signal};
 
 use super::super::ending::reap;
@@ -12,12 +13,16 @@ use super::{Handed, Stand, Standby, Standbys, Useless, Why};
 
 /// A stage whose standbys end by themselves so often, with none that became a job in between, has none any more.
 pub(super) const MOST_DEATHS: u32 = 5;
+/// What one may print before it has a job's log to print to, in bytes.
+pub(super) const MOST_PRINTED: u64 = 16 << 20;
 
 /// Why one is of no use by its own doing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Fall {
     /// Nothing more can be heard from it. Mostly because it ends: a process closes its files before its end can be seen.
     Silent,
+    /// It prints without end: that is memory until it has a log.
+    Loud,
 }
 
 /// What the end of a job that was a standby tells beyond that.
@@ -71,6 +76,18 @@ impl Standbys {
         if self.waiting.get(&number).is_some_and(|standby| standby.stand.is_of_use()) {
             self.leave(number, Stand::Fallen(fall));
         }
+    }
+
+    /// Ends those that have printed too much. The stages of which that is not known yet.
+    pub(in super::super) fn end_the_loud(&mut self) -> Vec<StageId> {
+        let size = |file: &OwnedFd| fstat(file).map_or(0, |stat| u64::try_from(stat.st_size).unwrap_or(0));
+        let is_loud = |one: &Standby| size(&one.printed.stdout) + size(&one.printed.stderr) > MOST_PRINTED;
+        let loud: Vec<_> = self.of_use().filter(|(_, one)| is_loud(one)).collect();
+        let loud: Vec<_> = loud.into_iter().map(|(number, one)| (number, one.mould.stage)).collect();
+        for (number, _) in &loud {
+            self.fall(*number, Fall::Loud);
+        }
+        loud.into_iter().map(|(_, stage)| stage).filter(|stage| self.loud.insert(*stage)).collect()
     }
 
     fn leave(&mut self, number: u32, stand: Stand) {
@@ -132,6 +149,9 @@ impl Standbys {
 
 fn how(stand: Stand, exit: ProcessExit) -> String {
     match (stand, exit) {
+        (Stand::Fallen(Fall::Loud), _) => {
+            "for printing more than 16 MiB while importing or waiting".to_owned()
+        }
         (_, ProcessExit::Code(code)) => format!("with exit code {code}"),
         // Who killed it, the kernel or we, cannot be told.
         (Stand::Fallen(Fall::Silent), ProcessExit::Signal(libc::SIGKILL)) => {

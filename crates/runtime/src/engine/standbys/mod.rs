@@ -125,6 +125,10 @@ pub(super) struct Standbys {
     pub(super) stirred: bool,
     /// An alarm for them is set.
     pub(super) alarm: bool,
+    /// So is one for what they print.
+    pub(super) listening: bool,
+    /// Stages of which it was said that they print too much.
+    loud: HashSet<StageId>,
     waiting: HashMap<u32, Standby>,
     handed: HashMap<u32, Handed>,
     /// Jobs whose standby was gone before it took them: the next time they are given none.
@@ -158,6 +162,8 @@ impl Standbys {
             possible,
             stirred: true,
             alarm: false,
+            listening: false,
+            loud: HashSet::new(),
             waiting: HashMap::new(),
             handed: HashMap::new(),
             cold: HashSet::new(),

@@ -247,3 +247,23 @@ fn a_job_that_began_or_whose_import_failed_has_its_own_end() {
         assert!(!standbys.is_cold(JobId(7)) && standbys.handed.is_empty());
     }
 }
+
+#[test]
+fn one_that_prints_without_end_is_ended_said_once_and_counted() {
+    let mut standbys = standbys();
+    let mut useless = None;
+    for round in 0..MOST_DEATHS {
+        let (number, _theirs) = add(&mut standbys, mould(1), c"/bin/sleep");
+        assert_eq!(standbys.end_the_loud(), []);
+        for (size, file) in [(9 << 20, 0), (8 << 20, 1)] {
+            let printed = &standbys.waiting[&number].printed;
+            let file = [&printed.stdout, &printed.stderr][file];
+            rustix::fs::ftruncate(file, size).unwrap();
+        }
+        assert_eq!(standbys.end_the_loud().len(), usize::from(round == 0));
+        assert!(standbys.there().is_empty());
+        useless = ended(&mut standbys, number).unwrap().1;
+    }
+    let Some(Useless { why: Why::Deaths(why), .. }) = useless else { panic!("nothing was said") };
+    assert!(why.ends_with("the last for printing more than 16 MiB while importing or waiting"), "{why}");
+}
