@@ -45,6 +45,7 @@ class Standby:
         self._room = socket.CMSG_SPACE(3 * array.array("i").itemsize)
         self._rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS)
         self._socket = socket.socket(fileno=number)
+        self._printed = [_identity(1), _identity(2)]
 
     def tell(self, word: Dict[str, Any]) -> None:
         """Says one thing. Without anybody to hear it, there will be no job."""
@@ -64,8 +65,8 @@ class Standby:
                 numbers.frombytes(rights[: len(rights) - len(rights) % numbers.itemsize])
         stdout, stderr, orders = numbers
         _flush()
-        _redirect(1, stdout)
-        _redirect(2, stderr)
+        _redirect(1, stdout, self._printed[0])
+        _redirect(2, stderr, self._printed[1])
         for line in _content(orders).split(b"\0"):
             name, equals, value = line.partition(b"=")
             if equals:
@@ -83,15 +84,32 @@ def _flush() -> None:
             pass  # Closed or missing: nothing to write out.
 
 
-def _redirect(own: int, log: int) -> None:
-    """From now on `own` is the job's log, which begins with what was printed so far."""
-    before = os.dup(own)
+def _identity(file: int) -> Optional[Tuple[int, int]]:
+    """What tells a file from all others; `None`: it is closed."""
+    try:
+        status = os.fstat(file)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _redirect(own: int, log: int, printed: Optional[Tuple[int, int]]) -> None:
+    """From now on `own` is the job's log, which begins with what was printed so far. If the import has put another file
+    there than the one that was `printed` to, that one is left as it is."""
+    ours = printed is not None and _identity(own) == printed
+    before = os.dup(own) if ours else None
     os.dup2(log, own)
     os.close(log)
-    printed = memoryview(_content(before))
+    if before is None:
+        return
+    text = memoryview(_content(before))
     try:
-        while printed:
-            printed = printed[os.write(own, printed) :]
+        while text:
+            text = text[os.write(own, text) :]
+        # Whatever is still there when we die before the job has begun, gpulane adds to the log. So it is emptied after it was
+        # written: between the two the text may be doubled, but never lost. Children that print there begin anew.
+        os.ftruncate(before, 0)
+        os.lseek(before, 0, os.SEEK_SET)
     except OSError:
         pass  # A full disk is no reason to end a training; gpulane says so by itself.
     os.close(before)
