@@ -124,6 +124,16 @@ def _content(file: int) -> bytes:
         found += part
 
 
+def _put_first(folder: str) -> None:
+    """Modules are looked for there first. Where this program lies, which is no place to import from, makes way for it;
+    with `PYTHONSAFEPATH` that is not on the path, and nothing has to."""
+    here = os.path.dirname(os.path.realpath(__file__))
+    if sys.path and os.path.realpath(sys.path[0]) == here:
+        sys.path[0] = folder
+    else:
+        sys.path.insert(0, folder)
+
+
 def load(target: str) -> Callable[..., Any]:
     """The function `FILE.py:NAME` names. The file becomes a module under its own name, so that pickles and child
     processes find it; its folder comes first on the path, as if it had been run by hand."""
@@ -134,8 +144,7 @@ def load(target: str) -> Callable[..., Any]:
     if not os.path.isfile(full):
         raise EntryError(f"there is no file {full}")
     sys.argv = [path]
-    # Where this program lies is no place to import from.
-    sys.path[0] = os.path.dirname(full)
+    _put_first(os.path.dirname(full))
     stem = os.path.splitext(os.path.basename(full))[0]
     if stem in sys.modules or not stem.isidentifier():
         # A file named as a module that is loaded already, such as `json.py`, must not take its place.
@@ -235,7 +244,7 @@ def _prepare(words: List[str]) -> Callable[[], None]:
         function = load(words[0])
         return lambda: call(function)
     # As `_start.py worker` does it.
-    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    _put_first(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     from gpulane import _model, _start
 
     work = _start.role("worker")

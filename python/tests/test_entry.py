@@ -211,7 +211,9 @@ class Waiting(Folder):
         self.assertEqual(texts, [b"late\n", b""], "what a child prints there later stands alone")
 
     def test_a_file_that_the_import_prints_to_instead_is_not_touched(self) -> None:
-        self.write("import os\nos.dup2(os.open('own.txt', os.O_RDWR | os.O_CREAT), 1)\nprint('mine')\ndef main(): pass\n")
+        self.write(
+            "import os\nos.dup2(os.open('own.txt', os.O_RDWR | os.O_CREAT), 1)\nprint('mine')\ndef main(): pass\n"
+        )
         self.start("train.py:main")
         self.assertIn("ready", self.hear())
         self.hand_over(self.job())
