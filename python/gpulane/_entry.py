@@ -26,8 +26,8 @@ STANDBY = "GPULANE_STANDBY"
 """Names the socket of a standby: a descriptor's number."""
 
 LONGEST = 600
-"""Characters of an error, and of its trace, that gpulane is told; the log has all of it. In JSON one may take 12 bytes, and
-a word has 16 KiB."""
+"""Characters of an error, and of its trace, that gpulane is told; the log has all of it. In JSON one may take 12 bytes,
+and a word has 16 KiB."""
 
 
 class EntryError(Exception):
@@ -106,8 +106,8 @@ def _redirect(own: int, log: int, printed: Optional[Tuple[int, int]]) -> None:
     try:
         while text:
             text = text[os.write(own, text) :]
-        # Whatever is still there when we die before the job has begun, gpulane adds to the log. So it is emptied after it was
-        # written: between the two the text may be doubled, but never lost. Children that print there begin anew.
+        # Whatever is still there when we die before the job has begun, gpulane adds to the log. So it is emptied after
+        # it was written: between the two the text may be doubled, but never lost. Children that print there begin anew.
         os.ftruncate(before, 0)
         os.lseek(before, 0, os.SEEK_SET)
     except OSError:
