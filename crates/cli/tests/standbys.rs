@@ -365,14 +365,23 @@ fn one_that_takes_gpu_memory_while_importing_is_noticed() {
 fn memory_of_a_job_that_was_a_standby_is_the_jobs_own() {
     let (_nvml, gpulane) = Gpulane::on(env!("CARGO_BIN_EXE_gpulane"), &["24GiB"]);
     let train = format!(
-        "{IMPORT}def main(config):\n    while config['n'] == 0 and not os.path.exists('go'): time.sleep(0.02)\n    claim = os.path.join(os.environ['FAKE_VRAM'], str(os.getpid()))\n    \
-         open(claim, 'w').write(os.environ['CUDA_VISIBLE_DEVICES'] + ' 3GiB\\n')\n    time.sleep(0.6)\n"
+        "{IMPORT}def main(config):\n    while not os.path.exists('go'): time.sleep(0.02)\n    \
+         claim = os.path.join(os.environ['FAKE_VRAM'], str(os.getpid()))\n    \
+         open(claim, 'w').write(os.environ['CUDA_VISIBLE_DEVICES'] + ' 3GiB\\n')\n    \
+         while not os.path.exists(f\"seen-{{config['n']}}\"): time.sleep(0.02)\n"
     );
     gpulane.workspace.file("train.py", &train);
-    let plan = "[[stage]]\nname = \"train\"\nentry = \"train.py:main\"\n[stage.matrix]\nn = [0, 1]\n";
+    // Taking more than it said is what shows that its memory was seen.
+    let plan = "[[stage]]\nname = \"train\"\nentry = \"train.py:main\"\nmemory = \"2GiB\"\nparallel = 1\n\
+                [stage.matrix]\nn = [0, 1]\n";
     let run = gpulane.start(plan, "all");
     wait_for_standbys(&gpulane, 1);
-    let finished = go(&gpulane, run);
+    gpulane.workspace.file("go", "");
+    for number in 0..2 {
+        gpulane.wait_for_events("memory_exceeded", number + 1);
+        gpulane.workspace.file(&format!("seen-{number}"), "");
+    }
+    let finished = run.wait();
     assert_eq!(finished.code, 0, "{}", finished.stderr);
     assert_eq!(starts(&gpulane).iter().map(is_warm).collect::<Vec<_>>(), [false, true]);
     for event in gpulane.events_of("job_succeeded") {
