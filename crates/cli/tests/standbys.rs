@@ -177,6 +177,21 @@ fn those_that_die_while_importing_are_given_up() {
 }
 
 #[test]
+fn those_that_print_without_end_are_given_up_and_that_is_said_once() {
+    let gpulane = gpulane();
+    let train = format!(
+        "{IMPORT}if os.environ['GPULANE_ATTEMPT'] == '0':\n    print('x' * (17 << 20), flush=True)\n{MAIN}"
+    );
+    let run = start(&gpulane, &plan("", 2), &train, "1");
+    let off = gpulane.wait_for_events("standbys_off", 1);
+    assert!(off[0]["why"].as_str().unwrap().contains("printing more than 16 MiB"), "{off:?}");
+    let finished = go(&gpulane, run);
+    assert_eq!(finished.code, 0, "{}", finished.stderr);
+    assert_eq!(finished.stderr.matches("a standby of train was ended").count(), 1, "{}", finished.stderr);
+    assert!(!starts(&gpulane).iter().any(is_warm));
+}
+
+#[test]
 fn a_job_handed_to_one_that_still_imports_fails_as_it_would_have() {
     let gpulane = gpulane();
     let train = "import os, time\nopen(f'standby-{os.getpid()}', 'w').close()\nprint('early')\n\

@@ -32,10 +32,6 @@ impl Reactor<'_> {
             self.standbys.end(number);
         }
         for mould in missing {
-            if self.standbys.is_sounding(mould.stage) {
-                // When that one is ready or gone, we are back here.
-                continue;
-            }
             if !self.start_standby(mould) {
                 // Something is held back: a look at the CPUs and the memory in a moment.
                 if !std::mem::replace(&mut self.standbys.alarm, true) {

@@ -202,7 +202,8 @@ impl Standbys {
             .map(|(number, standby)| (*number, standby))
     }
 
-    /// Which are not wanted any more, and what is missing, the most needed first.
+    /// Which are not wanted any more, and what is missing, the most needed first. Until it is known how large those of a stage are, one
+    /// of it is made at a time: how many there is memory for cannot be told. When that one is ready or gone, we are asked again.
     pub(super) fn compare(&self, wanted: &[(Mould, u32)]) -> (Vec<u32>, Vec<Mould>) {
         let mut missing: Vec<(&Mould, u32)> = wanted.iter().map(|(mould, count)| (mould, *count)).collect();
         let mut all: Vec<(u32, &Standby)> = self.of_use().collect();
@@ -215,9 +216,17 @@ impl Standbys {
                 None => surplus.push(number),
             }
         }
-        let missing =
+        let mut missing: Vec<Mould> =
             missing.into_iter().flat_map(|(mould, count)| (0..count).map(move |_| mould.clone())).collect();
+        let mut sounding = HashSet::new();
+        missing.retain(|Mould { stage, .. }| {
+            self.sizes.contains_key(stage) || !self.is_importing(*stage) && sounding.insert(*stage)
+        });
         (surplus, missing)
+    }
+
+    fn is_importing(&self, stage: StageId) -> bool {
+        self.of_use().any(|(_, one)| one.mould.stage == stage && one.stand == Stand::Importing)
     }
 
     /// Whether the CPUs have room for another import.
@@ -234,13 +243,6 @@ impl Standbys {
         let importing = self.of_use().filter(|(_, one)| one.stand == Stand::Importing).count();
         let alone = importing == 0 && (self.priority.can_be_low() || now.since(self.last_start) >= PATIENCE);
         importing < self.cores as usize && (self.idle > 0 || alone)
-    }
-
-    /// Whether one is importing that will tell how large those of this stage are. Until then it is the only one: how many there is
-    /// memory for cannot be known.
-    pub(super) fn is_sounding(&self, stage: StageId) -> bool {
-        let importing = |one: &Standby| one.mould.stage == stage && one.stand == Stand::Importing;
-        !self.sizes.contains_key(&stage) && self.of_use().any(|(_, standby)| importing(standby))
     }
 
     /// Why the host has no memory for another one of this stage; `None`: it has.

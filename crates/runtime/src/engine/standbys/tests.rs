@@ -97,6 +97,7 @@ fn one_that_does_not_listen_is_passed_over() {
 #[test]
 fn wishes_are_compared_by_mould() {
     let mut standbys = standbys();
+    standbys.sizes.insert(StageId(0), 1 << 20);
     let (first, _one) = add(&mut standbys, mould(1), c"/bin/sleep");
     let (second, _two) = add(&mut standbys, mould(1), c"/bin/sleep");
     assert_eq!(standbys.there().len(), 2);
@@ -174,14 +175,16 @@ fn one_that_was_ended_does_not_become_ready_again() {
 #[test]
 fn until_their_size_is_known_one_imports_at_a_time() {
     let mut standbys = standbys();
-    assert!(!standbys.is_sounding(StageId(0)));
+    let other = Mould { stage: StageId(1), ..mould(1) };
+    let wanted = [(mould(1), 3), (mould(2), 1), (other.clone(), 2)];
+    assert_eq!(standbys.compare(&wanted).1, [mould(1), other.clone()]);
     let (first, theirs) = add(&mut standbys, mould(1), c"/bin/sleep");
-    assert!(standbys.is_sounding(StageId(0)) && !standbys.is_sounding(StageId(1)));
     assert!(standbys.taken() > 0, "what it has now counts");
+    assert_eq!(standbys.compare(&wanted).1, [other.clone()]);
     say(&theirs, r#"{"ready": {}}"#);
     assert!(standbys.hear(first).is_none());
+    assert_eq!(standbys.compare(&wanted).1, [mould(1), mould(1), mould(2), other]);
     let (second, _theirs) = add(&mut standbys, mould(1), c"/bin/sleep");
-    assert!(!standbys.is_sounding(StageId(0)), "its size is known");
     standbys.sizes.insert(StageId(0), 1 << 30);
     assert_eq!(standbys.taken(), 2 << 30, "the second will be as large");
     standbys.end_all();
