@@ -50,13 +50,14 @@ impl Standbys {
             return Parting::default();
         };
         let useless = self.hear(number);
-        let Some(Handed { stage, printed, logs, ready, .. }) = self.handed.remove(&number) else {
+        let Some(Handed { stage, printed, logs, ready, failed, .. }) = self.handed.remove(&number) else {
             return Parting { useless, ..Parting::default() };
         };
         // On a full disk the rest is lost, as it would be for any job.
         let _ = speech::copy(&printed.stdout, &logs.stdout);
         let _ = speech::copy(&printed.stderr, &logs.stderr);
-        if !ready {
+        // A runner that cannot speak any more exits with 0, and has done nothing.
+        if failed || !ready && !exit.success() {
             // The import failed, as it would have without us.
             return Parting { useless, ..Parting::default() };
         }

@@ -90,6 +90,8 @@ struct Handed {
     logs: LogFiles,
     /// It has imported its file: nothing stands between it and the job.
     ready: bool,
+    /// It has said that it cannot be imported: its end is the job's own.
+    failed: bool,
     /// It will say nothing more.
     silent: bool,
 }
@@ -330,8 +332,10 @@ impl Standbys {
             }
             let Standby { mould, tag, pid, pidfd, socket, printed, stand } = self.waiting.remove(&number)?;
             let (stage, ready) = (mould.stage, stand == Stand::Ready);
-            self.handed
-                .insert(number, Handed { job, stage, pid, socket, printed, logs, ready, silent: false });
+            self.handed.insert(
+                number,
+                Handed { job, stage, pid, socket, printed, logs, ready, failed: false, silent: false },
+            );
             self.stirred = true;
             return Some(Warm { spawned: Spawned { pid, pidfd }, alias: tag });
         }
@@ -369,6 +373,8 @@ impl Standbys {
                     // If it was handed a job, that one shows the error in its own log.
                     if let Some(standby) = self.waiting.get_mut(&number) {
                         standby.stand = Stand::Leaving;
+                    } else if let Some(handed) = self.handed.get_mut(&number) {
+                        handed.failed = true;
                     }
                     return Some(Useless { stage, why: Why::Import(why) });
                 }

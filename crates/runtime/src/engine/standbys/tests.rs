@@ -180,7 +180,7 @@ fn until_their_size_is_known_one_imports_at_a_time() {
     assert_eq!(standbys.compare(&wanted).1, [mould(1), other.clone()]);
     let (first, theirs) = add(&mut standbys, mould(1), c"/bin/sleep");
     assert!(standbys.taken() > 0, "what it has now counts");
-    assert_eq!(standbys.compare(&wanted).1, [other.clone()]);
+    assert_eq!(standbys.compare(&wanted).1, std::slice::from_ref(&other));
     say(&theirs, r#"{"ready": {}}"#);
     assert!(standbys.hear(first).is_none());
     assert_eq!(standbys.compare(&wanted).1, [mould(1), mould(1), mould(2), other]);
@@ -244,7 +244,9 @@ fn a_job_that_began_or_whose_import_failed_has_its_own_end() {
         let (_, theirs) = add(&mut standbys, mould(1), c"/bin/sleep");
         let warm = standbys.hand_over(JobId(7), &mould(1), &logs(), b"").unwrap();
         // Heard only when it is gone.
-        words.iter().for_each(|word| say(&theirs, word));
+        for word in words {
+            say(&theirs, word);
+        }
         finish(&warm);
         assert!(standbys.on_job_gone(JobId(7), ProcessExit::Signal(9)).never_begun.is_none());
         assert!(!standbys.is_cold(JobId(7)) && standbys.handed.is_empty());
@@ -269,4 +271,21 @@ fn one_that_prints_without_end_is_ended_said_once_and_counted() {
     }
     let Some(Useless { why: Why::Deaths(why), .. }) = useless else { panic!("nothing was said") };
     assert!(why.ends_with("the last for printing more than 16 MiB while importing or waiting"), "{why}");
+}
+
+#[test]
+fn an_exit_code_of_0_is_no_success_of_a_job_that_nobody_spoke_of() {
+    let mut standbys = standbys();
+    // An import that closes the socket keeps the runner from saying anything; one that calls `sys.exit()` is told of.
+    for (words, never_begun) in [(None, true), (Some(r#"{"failed": "SystemExit: 0"}"#), false)] {
+        let (_, theirs) = add(&mut standbys, mould(1), c"/bin/sleep");
+        let warm = standbys.hand_over(JobId(7), &mould(1), &logs(), b"").unwrap();
+        if let Some(word) = words {
+            say(&theirs, word);
+        }
+        finish(&warm);
+        let parting = standbys.on_job_gone(JobId(7), ProcessExit::Code(0));
+        assert_eq!((parting.never_begun.is_some(), parting.useless.is_some()), (never_begun, !never_begun));
+        standbys.on_cold_start(JobId(7));
+    }
 }
