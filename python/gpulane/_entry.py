@@ -25,8 +25,9 @@ __all__ = ["main"]
 STANDBY = "GPULANE_STANDBY"
 """Names the socket of a standby: a descriptor's number."""
 
-LONGEST_TRACE = 4000
-"""Characters of a trace that gpulane is told; the log has all of it."""
+LONGEST = 600
+"""Characters of an error, and of its trace, that gpulane is told; the log has all of it. In JSON one may take 12 bytes,
+and a word has 16 KiB."""
 
 
 class EntryError(Exception):
@@ -44,6 +45,7 @@ class Standby:
         self._room = socket.CMSG_SPACE(3 * array.array("i").itemsize)
         self._rights = (socket.SOL_SOCKET, socket.SCM_RIGHTS)
         self._socket = socket.socket(fileno=number)
+        self._printed = [_identity(1), _identity(2)]
 
     def tell(self, word: Dict[str, Any]) -> None:
         """Says one thing. Without anybody to hear it, there will be no job."""
@@ -63,8 +65,8 @@ class Standby:
                 numbers.frombytes(rights[: len(rights) - len(rights) % numbers.itemsize])
         stdout, stderr, orders = numbers
         _flush()
-        _redirect(1, stdout)
-        _redirect(2, stderr)
+        _redirect(1, stdout, self._printed[0])
+        _redirect(2, stderr, self._printed[1])
         for line in _content(orders).split(b"\0"):
             name, equals, value = line.partition(b"=")
             if equals:
@@ -82,15 +84,32 @@ def _flush() -> None:
             pass  # Closed or missing: nothing to write out.
 
 
-def _redirect(own: int, log: int) -> None:
-    """From now on `own` is the job's log, which begins with what was printed so far."""
-    before = os.dup(own)
+def _identity(file: int) -> Optional[Tuple[int, int]]:
+    """What tells a file from all others; `None`: it is closed."""
+    try:
+        status = os.fstat(file)
+    except OSError:
+        return None
+    return status.st_dev, status.st_ino
+
+
+def _redirect(own: int, log: int, printed: Optional[Tuple[int, int]]) -> None:
+    """From now on `own` is the job's log, which begins with what was printed so far. If the import has put another file
+    there than the one that was `printed` to, that one is left as it is."""
+    ours = printed is not None and _identity(own) == printed
+    before = os.dup(own) if ours else None
     os.dup2(log, own)
     os.close(log)
-    printed = memoryview(_content(before))
+    if before is None:
+        return
+    text = memoryview(_content(before))
     try:
-        while printed:
-            printed = printed[os.write(own, printed) :]
+        while text:
+            text = text[os.write(own, text) :]
+        # Whatever is still there when we die before the job has begun, gpulane adds to the log. So it is emptied after
+        # it was written: between the two the text may be doubled, but never lost. Children that print there begin anew.
+        os.ftruncate(before, 0)
+        os.lseek(before, 0, os.SEEK_SET)
     except OSError:
         pass  # A full disk is no reason to end a training; gpulane says so by itself.
     os.close(before)
@@ -105,6 +124,16 @@ def _content(file: int) -> bytes:
         found += part
 
 
+def _put_first(folder: str) -> None:
+    """Modules are looked for there first. Where this program lies, which is no place to import from, makes way for it;
+    with `PYTHONSAFEPATH` that is not on the path, and nothing has to."""
+    here = os.path.dirname(os.path.realpath(__file__))
+    if sys.path and os.path.realpath(sys.path[0]) == here:
+        sys.path[0] = folder
+    else:
+        sys.path.insert(0, folder)
+
+
 def load(target: str) -> Callable[..., Any]:
     """The function `FILE.py:NAME` names. The file becomes a module under its own name, so that pickles and child
     processes find it; its folder comes first on the path, as if it had been run by hand."""
@@ -115,8 +144,7 @@ def load(target: str) -> Callable[..., Any]:
     if not os.path.isfile(full):
         raise EntryError(f"there is no file {full}")
     sys.argv = [path]
-    # Where this program lies is no place to import from.
-    sys.path[0] = os.path.dirname(full)
+    _put_first(os.path.dirname(full))
     stem = os.path.splitext(os.path.basename(full))[0]
     if stem in sys.modules or not stem.isidentifier():
         # A file named as a module that is loaded already, such as `json.py`, must not take its place.
@@ -202,7 +230,12 @@ def _failure(error: BaseException) -> Dict[str, Any]:
     lines = traceback.format_exception(type(error), error, _without_us(error.__traceback__))
     last = traceback.format_exception_only(type(error), error)[-1].strip()
     last = str(error) if isinstance(error, EntryError) else last
-    return {"failed": last[:LONGEST_TRACE], "trace": "".join(lines)[-LONGEST_TRACE:]}
+    return {"failed": _sayable(last[:LONGEST]), "trace": _sayable("".join(lines)[-LONGEST:])}
+
+
+def _sayable(text: str) -> str:
+    """Without halves of characters, as undecodable file names have them: they are no text to others."""
+    return text.encode("utf-8", "replace").decode()
 
 
 def _prepare(words: List[str]) -> Callable[[], None]:
@@ -211,7 +244,7 @@ def _prepare(words: List[str]) -> Callable[[], None]:
         function = load(words[0])
         return lambda: call(function)
     # As `_start.py worker` does it.
-    sys.path[0] = os.path.dirname(os.path.dirname(os.path.abspath(__file__)))
+    _put_first(os.path.dirname(os.path.dirname(os.path.abspath(__file__))))
     from gpulane import _model, _start
 
     work = _start.role("worker")

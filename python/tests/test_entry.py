@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import array
+import ast
 import json
 import os
 import socket
@@ -34,11 +35,11 @@ class Folder(unittest.TestCase):
         clean = {name: value for name, value in os.environ.items() if not name.startswith("GPULANE_")}
         return {**clean, "PYTHONPATH": str(PACKAGE), "PYTHONUNBUFFERED": "1"}
 
-    def cold(self, target: str, config: str = '{"lr": 0.5}') -> subprocess.CompletedProcess[str]:
+    def cold(self, target: str, config: str = '{"lr": 0.5}', **more: str) -> subprocess.CompletedProcess[str]:
         return subprocess.run(
             [sys.executable, str(RUNNER), target],
             cwd=self.folder,
-            env={**self.environment(), **self.job(config)},
+            env={**self.environment(), **self.job(config), **more},
             capture_output=True,
             text=True,
             timeout=60,
@@ -106,6 +107,15 @@ class Cold(Folder):
         done = self.cold("train.py:main")
         self.assertEqual(done.stdout, "found train\n", done.stderr)
 
+    @unittest.skipIf(sys.version_info < (3, 11), "has no safe path")
+    def test_the_files_folder_takes_the_place_of_no_other(self) -> None:
+        self.write("import sys\ndef main(): print(sys.path)\n")
+        plain = ast.literal_eval(self.cold("train.py:main").stdout)
+        safe = ast.literal_eval(self.cold("train.py:main", PYTHONSAFEPATH="1").stdout)
+        self.assertEqual(plain[0], str(self.folder))
+        self.assertIn(str(PACKAGE), plain)
+        self.assertEqual(safe, plain)
+
     def test_children_of_multiprocessing_find_the_module(self) -> None:
         self.write(
             "import multiprocessing, os\n"
@@ -121,7 +131,7 @@ class Cold(Folder):
 class Waiting(Folder):
     """A standby, with this test in gpulane's place."""
 
-    def start(self, target: str, *, worker: bool = False) -> None:
+    def start(self, target: str, *, worker: bool = False, **more: str) -> None:
         self.ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         self.addCleanup(self.ours.close)
         self.ours.settimeout(60)
@@ -134,7 +144,7 @@ class Waiting(Folder):
         self.process = subprocess.Popen(
             [sys.executable, str(RUNNER), *(["--worker"] if worker else []), target],
             cwd=self.folder,
-            env={**self.environment(), **standby},
+            env={**self.environment(), **standby, **more},
             stdin=subprocess.DEVNULL,
             stdout=self.printed[0],
             stderr=self.printed[1],
@@ -181,6 +191,35 @@ class Waiting(Folder):
         self.assertEqual(out, "imported 0\nopen ['0', '1', '2'] False\n")
         self.assertTrue((self.folder / "out" / "model").exists())
 
+    def test_what_was_printed_is_given_to_the_log_and_kept_nowhere_else(self) -> None:
+        self.write(
+            "import subprocess, sys\n"
+            "print('early'); print('warning', file=sys.stderr)\n"
+            "child = subprocess.Popen(['sh', '-c', 'read line; echo $line'], stdin=subprocess.PIPE)\n"
+            "def main():\n"
+            "    child.communicate(b'late')\n"
+        )
+        self.start("train.py:main")
+        self.assertIn("ready", self.hear())
+        self.hand_over(self.job())
+        self.assertEqual(self.hear(), {"begun": {}})
+        self.assertEqual(self.end(), (0, ["early\n", "warning\n"]))
+        texts = []
+        for file in self.printed:
+            file.seek(0)
+            texts.append(file.read())
+        self.assertEqual(texts, [b"late\n", b""], "what a child prints there later stands alone")
+
+    def test_a_file_that_the_import_prints_to_instead_is_not_touched(self) -> None:
+        self.write(
+            "import os\nos.dup2(os.open('own.txt', os.O_RDWR | os.O_CREAT), 1)\nprint('mine')\ndef main(): pass\n"
+        )
+        self.start("train.py:main")
+        self.assertIn("ready", self.hear())
+        self.hand_over(self.job())
+        self.assertEqual(self.end(), (0, ["", ""]))
+        self.assertEqual((self.folder / "own.txt").read_text(), "mine\n")
+
     def test_a_job_may_come_before_the_import_is_done(self) -> None:
         self.write("import time; time.sleep(0.3)\ndef main(config): print(config['lr'])\n")
         self.start("train.py:main")
@@ -198,6 +237,17 @@ class Waiting(Folder):
         self.printed[1].seek(0)
         self.assertIn(b"ModuleNotFoundError", self.printed[1].read())
 
+    def test_what_it_says_is_short_and_text_whatever_the_error_is(self) -> None:
+        for error in ("'\\U0001f600' * 20000", "'file \\udcff' * 20000", "'\\x00\\x1b' * 20000"):
+            with self.subTest(error):
+                self.write(f"raise ValueError({error})\n")
+                self.start("train.py:main")
+                data = self.ours.recv(1 << 20)
+                self.assertLessEqual(len(data), 16 << 10)
+                self.assertTrue(data.isascii())
+                # Half a character cannot be encoded.
+                self.assertTrue(json.loads(data)["failed"].encode().startswith(b"ValueError: "))
+
     def test_ends_when_no_job_can_come_any_more(self) -> None:
         self.write("def main(): pass\n")
         self.start("train.py:main")
@@ -212,8 +262,13 @@ class Waiting(Folder):
             self.assertIn(f"gpulane.{call}() was called while the file is imported", self.hear()["failed"])
 
     def test_a_worker_waits_with_its_model_imported(self) -> None:
+        for safe in ({}, {"PYTHONSAFEPATH": "1"}):
+            with self.subTest(safe):
+                self.wait_as_worker(safe)
+
+    def wait_as_worker(self, more: Dict[str, str]) -> None:
         self.write("print('imported')\nclass Embed:\n    def predict_batch(self, batch): return batch\n", "embed.py")
-        self.start("embed.py:Embed", worker=True)
+        self.start("embed.py:Embed", worker=True, **more)
         self.assertIn("ready", self.hear())
         # Without a feeder there is nothing to work for, and that is what it says.
         self.hand_over(self.job())

@@ -22,6 +22,20 @@ if os.environ['GPULANE_ATTEMPT'] == '0':
     open(f'standby-{os.getpid()}', 'w').close()
 ";
 
+/// Leaves another file when the process has said that it is ready and waits for its job.
+const WAITING: &str = "
+import threading
+def watch(main):
+    while 'take_over' not in (frame.f_code.co_name for frame in frames(main)): time.sleep(0.01)
+    open('waiting', 'w').close()
+def frames(main):
+    frame = sys._current_frames().get(main)
+    while frame:
+        yield frame
+        frame = frame.f_back
+threading.Thread(target=watch, args=[threading.get_ident()], daemon=True).start()
+";
+
 /// Says what it saw.
 const MAIN: &str = "
 def main(config, out):
@@ -151,6 +165,33 @@ fn an_import_that_fails_is_said_once_and_each_job_shows_its_own_error() {
 }
 
 #[test]
+fn those_that_die_while_importing_are_given_up() {
+    let gpulane = gpulane();
+    let train = format!("import os\nif os.environ['GPULANE_ATTEMPT'] == '0': os._exit(9)\n{IMPORT}{MAIN}");
+    let run = start(&gpulane, &plan("", 2), &train, "1");
+    let off = gpulane.wait_for_events("standbys_off", 1);
+    let why = "they ended by themselves 5 times, the last with exit code 9";
+    assert_eq!(off[0]["why"].as_str(), Some(why));
+    assert_eq!(go(&gpulane, run).code, 0);
+    assert!(!starts(&gpulane).iter().any(is_warm));
+}
+
+#[test]
+fn those_that_print_without_end_are_given_up_and_that_is_said_once() {
+    let gpulane = gpulane();
+    let train = format!(
+        "{IMPORT}if os.environ['GPULANE_ATTEMPT'] == '0':\n    print('x' * (17 << 20), flush=True)\n{MAIN}"
+    );
+    let run = start(&gpulane, &plan("", 2), &train, "1");
+    let off = gpulane.wait_for_events("standbys_off", 1);
+    assert!(off[0]["why"].as_str().unwrap().contains("printing more than 16 MiB"), "{off:?}");
+    let finished = go(&gpulane, run);
+    assert_eq!(finished.code, 0, "{}", finished.stderr);
+    assert_eq!(finished.stderr.matches("a standby of train was ended").count(), 1, "{}", finished.stderr);
+    assert!(!starts(&gpulane).iter().any(is_warm));
+}
+
+#[test]
 fn a_job_handed_to_one_that_still_imports_fails_as_it_would_have() {
     let gpulane = gpulane();
     let train = "import os, time\nopen(f'standby-{os.getpid()}', 'w').close()\nprint('early')\n\
@@ -179,6 +220,27 @@ fn a_standby_that_is_killed_is_replaced_and_nobody_notices() {
     assert_eq!(go(&gpulane, run).code, 0);
     assert!(is_warm(&starts(&gpulane)[0]));
     assert_eq!(gpulane.events_of("job_failed").len() + gpulane.events_of("standbys_off").len(), 0);
+}
+
+#[test]
+fn a_job_handed_to_one_that_is_dying_is_done_by_another() {
+    let gpulane = gpulane();
+    let run = start(&gpulane, &plan("", 1), &format!("{IMPORT}{WAITING}{MAIN}"), "1");
+    let standby = Pid::from_raw(wait_for_standbys(&gpulane, 1)[0].pid).unwrap();
+    wait_until("it waits for a job", || gpulane.workspace.path().join("waiting").exists());
+    // As one that is killed and whose memory is being torn down: its socket is open, but nobody reads.
+    kill_process(standby, Signal::STOP).unwrap();
+    gpulane.workspace.file("go", "");
+    gpulane.wait_for_events("job_started", 2);
+    assert!(is_warm(&starts(&gpulane)[0]));
+    kill_process(standby, Signal::KILL).unwrap();
+    let finished = run.wait();
+    assert_eq!(finished.code, 0, "{}", finished.stderr);
+    assert_eq!(starts(&gpulane).iter().map(is_warm).collect::<Vec<_>>(), [true, false]);
+    let failed = gpulane.events_of("job_failed");
+    assert_eq!((failed.len(), failed[0]["reason"].as_str()), (1, Some("lost")), "{failed:?}");
+    assert!(read(&gpulane, 0, "out/seen").starts_with("1 "));
+    gpulane.assert_nothing_left();
 }
 
 #[test]
@@ -318,14 +380,23 @@ fn one_that_takes_gpu_memory_while_importing_is_noticed() {
 fn memory_of_a_job_that_was_a_standby_is_the_jobs_own() {
     let (_nvml, gpulane) = Gpulane::on(env!("CARGO_BIN_EXE_gpulane"), &["24GiB"]);
     let train = format!(
-        "{IMPORT}def main(config):\n    while config['n'] == 0 and not os.path.exists('go'): time.sleep(0.02)\n    claim = os.path.join(os.environ['FAKE_VRAM'], str(os.getpid()))\n    \
-         open(claim, 'w').write(os.environ['CUDA_VISIBLE_DEVICES'] + ' 3GiB\\n')\n    time.sleep(0.6)\n"
+        "{IMPORT}def main(config):\n    while not os.path.exists('go'): time.sleep(0.02)\n    \
+         claim = os.path.join(os.environ['FAKE_VRAM'], str(os.getpid()))\n    \
+         open(claim, 'w').write(os.environ['CUDA_VISIBLE_DEVICES'] + ' 3GiB\\n')\n    \
+         while not os.path.exists(f\"seen-{{config['n']}}\"): time.sleep(0.02)\n"
     );
     gpulane.workspace.file("train.py", &train);
-    let plan = "[[stage]]\nname = \"train\"\nentry = \"train.py:main\"\n[stage.matrix]\nn = [0, 1]\n";
+    // Taking more than it said is what shows that its memory was seen.
+    let plan = "[[stage]]\nname = \"train\"\nentry = \"train.py:main\"\nmemory = \"2GiB\"\nparallel = 1\n\
+                [stage.matrix]\nn = [0, 1]\n";
     let run = gpulane.start(plan, "all");
     wait_for_standbys(&gpulane, 1);
-    let finished = go(&gpulane, run);
+    gpulane.workspace.file("go", "");
+    for number in 0..2 {
+        gpulane.wait_for_events("memory_exceeded", number + 1);
+        gpulane.workspace.file(&format!("seen-{number}"), "");
+    }
+    let finished = run.wait();
     assert_eq!(finished.code, 0, "{}", finished.stderr);
     assert_eq!(starts(&gpulane).iter().map(is_warm).collect::<Vec<_>>(), [false, true]);
     for event in gpulane.events_of("job_succeeded") {

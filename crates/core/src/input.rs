@@ -211,6 +211,8 @@ pub enum Trouble {
     HostOom(String),
     /// A fault under MPS, which takes down every process on the GPU.
     MpsFault(String),
+    /// The standby it was handed to was gone before it took the job: nothing of the job has run, whatever the exit.
+    NeverBegun(String),
 }
 
 /// A moment the core wants to hear about. Timers are never cancelled; one that no longer matters is ignored.

@@ -39,7 +39,8 @@ impl Core {
         let took = self.now.since(since.after(ago));
         self.note_fruit(job, fruitful);
         let counts = !matches!(ending, Ending::Timeout | Ending::Hang | Ending::Cancelled | Ending::Stopped);
-        if (exit.success() && counts)
+        let begun = !matches!(trouble, Some(Trouble::NeverBegun(_)));
+        if (exit.success() && counts && begun)
             || self.is_map_complete(job)
             || self.succeeded_at_last(job, ending, exit)
         {
@@ -99,7 +100,7 @@ impl Core {
     }
 
     /// Where it was it could not go on, through no fault of its own.
-    fn done_elsewhere(&mut self, job: JobId, attempt: Attempt, why: &str, mut failure: Failure) {
+    pub(crate) fn done_elsewhere(&mut self, job: JobId, attempt: Attempt, why: &str, mut failure: Failure) {
         (failure.reason, failure.message) = (FailReason::Lost, Some(why.to_owned()));
         self.do_again(job, attempt, failure);
     }

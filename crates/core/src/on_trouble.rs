@@ -54,6 +54,7 @@ impl Core {
     ) {
         let by_sharing = match trouble {
             None => false,
+            Some(Trouble::NeverBegun(words)) => return self.done_elsewhere(job, attempt, &words, failure),
             Some(Trouble::HostOom(words)) => {
                 (failure.reason, failure.message) = (FailReason::HostOom, Some(words));
                 false

@@ -231,6 +231,7 @@ impl Oracle {
         let retried = self.has_try_left(job);
         let lingers = work == Work::Lingers;
         let crashed = work == Work::Done && matches!(exit, ProcessExit::Signal(_));
+        let begun = !matches!(trouble, Some(Trouble::NeverBegun(_)));
         let expect = match (doom, exit) {
             (None, _) if lingers => Expect::Publish,
             (None | Some(FailReason::Lost), _) if crashed => Expect::Publish,
@@ -238,7 +239,7 @@ impl Oracle {
                 Expect::Failed(FailReason::Lost, false)
             }
             (Some(FailReason::Hang), _) => Expect::Failed(FailReason::Hang, self.is_thawed(job)),
-            (None | Some(FailReason::Interrupted | FailReason::Lost), ProcessExit::Code(0)) => {
+            (None | Some(FailReason::Interrupted | FailReason::Lost), ProcessExit::Code(0)) if begun => {
                 Expect::Publish
             }
             (None, _) if trouble.is_some() => self.expect_of(job, exit, trouble.unwrap()),

@@ -1,9 +1,9 @@
 //! Out of memory, lost GPUs, faults under MPS, memory that is not back.
 
 use gpulane_core::{Input, Trouble};
-use gpulane_model::{Bytes, GpuIndex, Memory};
+use gpulane_model::{Bytes, GpuIndex, Memory, ProcessExit};
 
-use crate::scene::{Story, gpus, packed, plan, share, stage, starts};
+use crate::scene::{End, Story, gpus, packed, plan, share, stage, starts};
 
 fn oom() -> Trouble {
     Trouble::GpuOom("CUDA out of memory".into())
@@ -161,4 +161,19 @@ fn a_gpu_whose_memory_is_not_back_waits() {
     assert_eq!(run.waiting("train/1"), "waits for GPUs: GPU 0: process 7 holds 1 GiB");
     assert_eq!(starts(&run.step(Input::GpuClear { gpu: GpuIndex(0) })), ["train/1@0"]);
     assert_eq!(run.step(Input::GpuClear { gpu: GpuIndex(0) }), [""; 0]);
+}
+
+#[test]
+fn a_job_whose_standby_was_gone_is_done_again_and_nothing_counts() {
+    let (mut run, _) = Story::begin(&plan(vec![stage("train", 2, |_| {})]), gpus(1, 1));
+    for (attempt, exit) in [(1, ProcessExit::Signal(9)), (2, ProcessExit::Code(0)), (3, ProcessExit::Code(1))]
+    {
+        run.spawned("train/0", attempt);
+        let gone = |end: &mut End| end.trouble = Some(Trouble::NeverBegun("its standby was gone".into()));
+        let told = run.ended("train/0", attempt, exit, gone);
+        let failed = format!("train/0 failed at #{attempt}: lost: its standby was gone in 0 s");
+        assert!(told.contains(&failed), "{told:?}");
+        assert_eq!(starts(&told), ["train/0@0"], "it goes first");
+        assert_eq!(run.folded.job(run.job("train/0")).failures, 0);
+    }
 }

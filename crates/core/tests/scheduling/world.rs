@@ -227,6 +227,10 @@ impl<'a> World<'a> {
 
     /// What an exit tells beyond itself.
     fn wounds(&mut self, mood: u8) -> (Option<Bytes>, Option<Trouble>) {
+        // With an exit code of 0, and by a signal.
+        if matches!(mood, 130..138 | 240..248) {
+            return (None, Some(Trouble::NeverBegun("its standby was gone".to_owned())));
+        }
         if self.gpus.is_none() {
             return (None, None);
         }

@@ -20,6 +20,8 @@ pub(super) enum Alarm {
     Gpus,
     /// Time to see whether there is room for another standby.
     Standbys,
+    /// Time to see how much standbys have printed.
+    StandbysPrint,
     /// `--wait` is over.
     WaitedEnough,
     /// Time to reap and end what no running job owns.

@@ -360,9 +360,10 @@ impl Roster {
         !orphans.is_empty()
     }
 
-    /// Bears this run's tag, but no running job is its owner.
+    /// Bears this run's tag, but no running job is its owner. What bears none may be anybody's who is there.
     fn is_stray(&self, pid: Pid) -> bool {
-        self.running.is_empty() || tree::tag_of(pid).is_some_and(|tag| tag.run == self.run)
+        let nobody = self.running.is_empty() && self.standbys.is_empty();
+        nobody || tree::tag_of(pid).is_some_and(|tag| tag.run == self.run)
     }
 
     /// Our living children that are no job's main process, each with its job where that can be told.
@@ -468,3 +469,6 @@ pub(super) fn reap(pidfd: &OwnedFd) -> io::Result<Option<ProcessExit>> {
 fn has_ended(pid: Pid) -> bool {
     !matches!(waitpid(Some(pid), WaitOptions::NOHANG), Ok(None))
 }
+
+#[cfg(test)]
+mod tests;

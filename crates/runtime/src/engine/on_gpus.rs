@@ -144,7 +144,7 @@ impl Reactor<'_> {
     /// A job's processes are gone; on a GPU it has not ended until its memory is back.
     pub(super) fn on_gone(&mut self, job: JobId, attempt: Attempt, gone: Gone) {
         self.vigils.leave(job, gone.exit.success());
-        self.standbys.on_job_gone(job);
+        self.on_standbys_job_gone(job, gone.exit);
         if gone.aborted {
             let (dir, plan) = (&self.prepared.dir, &self.prepared.plan);
             keep_last_words(&dir.stderr_log(plan, job, attempt), &dir.stacks_file(plan, job, attempt));
@@ -164,7 +164,11 @@ impl Reactor<'_> {
     fn on_exited(&mut self, job: JobId, exit: Exit, ago: Millis, peak: Option<Bytes>) {
         let Exit { attempt, gone: Gone { exit, left, who, stuck, .. } } = exit;
         let place = self.sharing.places.remove(&job).unwrap_or_default();
-        let trouble = if exit.success() { None } else { self.trouble(job, attempt, exit, &place) };
+        let trouble = match &place.never_begun {
+            Some(why) => Some(Trouble::NeverBegun(why.clone())),
+            None if exit.success() => None,
+            None => self.trouble(job, attempt, exit, &place),
+        };
         let fruitful = self.prepared.plan.stage_of(job).map.is_some()
             && self.prepared.dir.ready_file(&self.prepared.plan, job, attempt).exists();
         self.feed(Input::JobExited { job, attempt, exit, left, who, ago, peak, trouble, stuck, fruitful });
@@ -195,7 +199,8 @@ impl Reactor<'_> {
     /// A job has started: its memory is followed from now on.
     pub(super) fn follow_on_gpus(&mut self, start: &Start<'_>, pid: Pid, names: &Names) {
         let oom_kills = Some(self.oom_kills_now());
-        let placed = Placed { gpus: start.gpus.to_vec(), mps: !start.extra.is_empty(), oom_kills };
+        let placed =
+            Placed { gpus: start.gpus.to_vec(), mps: !start.extra.is_empty(), oom_kills, never_begun: None };
         self.sharing.places.insert(start.job, placed);
         let Some(gpus) = &mut self.sharing.gpus else { return };
         gpus.follow(Newcomer {
@@ -331,6 +336,13 @@ impl Sharing {
             experience,
         }
     }
+
+    /// The job's standby is gone; why it never took the job, if so.
+    pub(super) fn note_never_begun(&mut self, job: JobId, why: Option<String>) {
+        if let Some(place) = self.places.get_mut(&job) {
+            place.never_begun = why;
+        }
+    }
 }
 
 /// The run's MPS daemon.
@@ -358,4 +370,6 @@ pub(super) struct Placed {
     mps: bool,
     /// The kernel's count when it started.
     oom_kills: Option<OomKills>,
+    /// Why its standby never took it, now that it is gone.
+    never_begun: Option<String>,
 }

@@ -2,17 +2,19 @@
 //! are ended, and what they say or do is passed on.
 
 use gpulane_core::Input;
-use gpulane_model::{Bytes, Millis, StageId};
+use gpulane_model::{Bytes, JobId, Millis, ProcessExit, StageId};
 use rustix::process::{Pid, Signal};
 
 use super::clock::Alarm;
 use super::launchpad::Setback;
 use super::reactor::{Reactor, watch_standby};
-use super::standbys::{Mould, Useless, Why, moulds};
+use super::standbys::{Mould, Parting, Useless, Why, moulds};
 use crate::process::tree::{self, Tag};
 
 /// Until what was held back is looked at again.
 const AGAIN: Millis = Millis(250);
+/// Between two looks at what they print. It is memory, and nothing tells of it.
+const LISTEN: Millis = Millis(500);
 
 impl Reactor<'_> {
     /// Makes what is there what is wanted, as far as there is room.
@@ -46,9 +48,29 @@ impl Reactor<'_> {
         self.standbys.stirred = true;
     }
 
+    /// Ends those that print without end.
+    pub(super) fn on_standbys_print(&mut self) {
+        self.standbys.listening = false;
+        for stage in self.standbys.end_the_loud() {
+            let name = &self.prepared.plan.stage(stage).name;
+            let note =
+                format!("a standby of {name} was ended: it printed more than 16 MiB before it had a job");
+            self.prepared.link.note(&note);
+        }
+        self.listen_to_standbys();
+    }
+
+    fn listen_to_standbys(&mut self) {
+        if self.standbys.any() && !std::mem::replace(&mut self.standbys.listening, true) {
+            let at = self.clock.now().after(LISTEN);
+            self.clock.set(at, Alarm::StandbysPrint);
+        }
+    }
+
     /// `false`: there is no room now, or it could not be done.
     fn start_standby(&mut self, mould: Mould) -> bool {
-        if !self.standbys.may_import() {
+        let now = self.clock.now();
+        if !self.standbys.may_import(now) {
             return false;
         }
         if let Some(because) = self.standbys.shortage(mould.stage) {
@@ -65,13 +87,14 @@ impl Reactor<'_> {
         match self.launchpad.start_standby(&mould, &tag, &cradle, keep) {
             Ok(spawned) => {
                 self.roster.attend(spawned.pid, tag.clone());
-                self.standbys.add(mould, tag, cradle, spawned);
+                self.standbys.add(mould, tag, cradle, spawned, now);
                 if let Some((ended, words)) = self.standbys.ears(number)
                     && watch_standby(&self.epoll, number, ended, words).is_err()
                 {
                     // Only out of kernel memory. Unheard it is of no use.
                     self.standbys.end(number);
                 }
+                self.listen_to_standbys();
                 true
             }
             Err(Setback::Program(why)) => {
@@ -100,6 +123,13 @@ impl Reactor<'_> {
             self.roster.sweep();
             self.tell_useless(useless);
         }
+    }
+
+    /// The processes of a job are gone that may have been a standby.
+    pub(super) fn on_standbys_job_gone(&mut self, job: JobId, exit: ProcessExit) {
+        let Parting { never_begun, useless } = self.standbys.on_job_gone(job, exit);
+        self.sharing.note_never_begun(job, never_begun);
+        self.tell_useless(useless);
     }
 
     fn tell_useless(&mut self, useless: Option<Useless>) {

@@ -62,6 +62,7 @@ impl Reactor<'_> {
     fn begin(&mut self, start: &Start<'_>) -> Result<Begun, Setback> {
         let ready = self.launchpad.make_ready(start)?;
         if self.standbys.any()
+            && !self.standbys.is_cold(start.job)
             && let Some(Warm { spawned, alias }) = self.hand_over(start, &ready)
         {
             self.roster.dismiss(spawned.pid);
@@ -70,6 +71,7 @@ impl Reactor<'_> {
             return Ok(Begun { spawned, alias: Some(alias) });
         }
         let spawned = self.launchpad.start(start, &ready)?;
+        self.standbys.on_cold_start(start.job);
         Ok(Begun { spawned, alias: None })
     }
 

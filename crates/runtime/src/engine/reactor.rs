@@ -289,6 +289,7 @@ impl<'a> Reactor<'a> {
             Alarm::Core(timer) => self.feed(Input::TimerFired { timer }),
             Alarm::Gpus => self.on_gpu_alarm(),
             Alarm::Standbys => self.on_standbys_alarm(),
+            Alarm::StandbysPrint => self.on_standbys_print(),
             Alarm::WaitedEnough => self.on_waited_enough(),
             Alarm::Feeder(stage) => self.press_feeder(stage),
             Alarm::Ending(job) => {

@@ -90,6 +90,7 @@ impl Oracle {
             || busy.reserve.is_some_and(|reserve| largest.is_some_and(|has| reserve < has))
             || (!self.machine.packing && self.machine.lanes_per_gpu > 1 && !busy.gpus.is_empty());
         match trouble {
+            Trouble::NeverBegun(_) => Expect::Failed(FailReason::Lost, false),
             Trouble::HostOom(_) => own(FailReason::HostOom),
             // A job that has been tried alone already is given all of its GPUs.
             Trouble::GpuOom(_) if busy.shared || (partly && !self.folded.job(job).alone) => {

@@ -24,7 +24,10 @@ impl Host {
         let group = Path::new("/sys/fs/cgroup");
         let number = |name: &str| read(group.join(name).to_str()?)?.trim().parse().ok();
         Some(match (number("memory.max"), number("memory.current")) {
-            (Some(most), Some(used)) => machine.within(most, used),
+            (Some(most), Some(used)) => {
+                let stat = read("/sys/fs/cgroup/memory.stat").unwrap_or_default();
+                machine.within(most, without_cache(used, &stat))
+            }
             _ => machine,
         })
     }
@@ -50,6 +53,13 @@ impl Host {
         (others.saturating_add(size) > self.total / 100 * MOST)
             .then(|| format!("they would take more than {MOST}% of the memory"))
     }
+}
+
+/// What of a container's memory is in use, in bytes. What it has read or written stays in its count until somebody else needs the
+/// room.
+fn without_cache(used: u64, stat: &str) -> u64 {
+    let cache = stat.lines().find_map(|line| line.strip_prefix("inactive_file "));
+    used.saturating_sub(cache.and_then(|bytes| bytes.trim().parse().ok()).unwrap_or(0))
 }
 
 /// What a process has in memory, in bytes, less what it shares with others of its kind.
@@ -84,6 +94,18 @@ mod tests {
         let host = Host::of_machine(MEMINFO).unwrap().within(8 * GIB, 7 * GIB);
         assert_eq!(host, Host { total: 8 * GIB, free: GIB });
         assert!(host.refuses(0, 0).is_some());
+    }
+
+    #[test]
+    fn files_that_a_container_has_read_take_no_room() {
+        let stat = format!(
+            "anon {GIB}\nfile {}\ninactive_anon 5\ninactive_file {}\nactive_file {GIB}\n",
+            6 * GIB,
+            5 * GIB
+        );
+        assert_eq!(without_cache(7 * GIB, &stat), 2 * GIB);
+        assert_eq!(without_cache(GIB, &stat), 0, "the two are not read in the same moment");
+        assert_eq!(without_cache(7 * GIB, "no such line\n"), 7 * GIB);
     }
 
     #[test]

@@ -2,30 +2,33 @@
 //! are kept, heard, handed their job, and ended. One serves one job and no other.
 //!
 //! - `speech`: what they say and are told.
+//! - `ends`: how they go, and what that means.
 //! - `priority`, `memory`: what keeps them from being a burden.
 
+mod ends;
 mod memory;
 mod priority;
 mod speech;
 
-use std::collections::HashMap;
+use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
 use gpulane_core::{StandbyWish, StandbysThere};
-use gpulane_model::{Bytes, GpuIndex, JobId, Machine, Plan, ProcessExit, StageId};
-use rustix::process::{Pid, Signal, pidfd_send_signal};
+use gpulane_model::{Bytes, GpuIndex, JobId, Machine, Millis, Plan, StageId};
+use rustix::process::Pid;
 
-use super::ending::reap;
 use super::files::LogFiles;
 use super::vigil::Pressure;
 use crate::process::spawn::Spawned;
+use ends::Fall;
+pub(super) use ends::Parting;
 use memory::Host;
 use priority::Priority;
 use speech::Word;
 
-/// A stage whose standbys end by themselves so often, with none that became a job in between, has none any more.
-const MOST_DEATHS: u32 = 5;
+/// So long the CPUs are busy with jobs before one imports all the same.
+const PATIENCE: Millis = Millis::seconds(5);
 
 /// What a standby is made for. One fits a start exactly if these are equal: then its environment is the one that the job would
 /// have got, but for the names that are the job's own.
@@ -66,15 +69,29 @@ enum Stand {
     Ready,
     /// It said why it cannot be of use, or was ended: it is as good as gone.
     Leaving,
+    /// The same by its own doing: that counts.
+    Fallen(Fall),
+}
+
+impl Stand {
+    /// It may still become a job.
+    fn is_of_use(self) -> bool {
+        matches!(self, Self::Importing | Self::Ready)
+    }
 }
 
 /// A job that was handed to a standby and has not begun: it may still be importing.
 struct Handed {
     job: JobId,
     stage: StageId,
+    pid: Pid,
     socket: OwnedFd,
     printed: LogFiles,
     logs: LogFiles,
+    /// It has imported its file: nothing stands between it and the job.
+    ready: bool,
+    /// It has said that it cannot be imported: its end is the job's own.
+    failed: bool,
     /// It will say nothing more.
     silent: bool,
 }
@@ -110,8 +127,14 @@ pub(super) struct Standbys {
     pub(super) stirred: bool,
     /// An alarm for them is set.
     pub(super) alarm: bool,
+    /// So is one for what they print.
+    pub(super) listening: bool,
+    /// Stages of which it was said that they print too much.
+    loud: HashSet<StageId>,
     waiting: HashMap<u32, Standby>,
     handed: HashMap<u32, Handed>,
+    /// Jobs whose standby was gone before it took them: the next time they are given none.
+    cold: HashSet<JobId>,
     /// How many there have been.
     counter: u32,
     /// By stage: the largest seen, in bytes.
@@ -123,6 +146,8 @@ pub(super) struct Standbys {
     /// Cores that had nothing to do at the last look, less those given to a standby since.
     idle: u32,
     cores: u32,
+    /// When the last one was started.
+    last_start: Millis,
     /// That memory is short was said.
     pub(super) shortage_said: bool,
 }
@@ -139,8 +164,11 @@ impl Standbys {
             possible,
             stirred: true,
             alarm: false,
+            listening: false,
+            loud: HashSet::new(),
             waiting: HashMap::new(),
             handed: HashMap::new(),
+            cold: HashSet::new(),
             counter: 0,
             sizes: HashMap::new(),
             deaths: HashMap::new(),
@@ -148,6 +176,7 @@ impl Standbys {
             pressure: Pressure::new(machine.cores),
             idle: 0,
             cores: machine.cores.max(1),
+            last_start: Millis(0),
             shortage_said: false,
         }
     }
@@ -171,11 +200,12 @@ impl Standbys {
     fn of_use(&self) -> impl Iterator<Item = (u32, &Standby)> {
         self.waiting
             .iter()
-            .filter(|(_, standby)| standby.stand != Stand::Leaving)
+            .filter(|(_, standby)| standby.stand.is_of_use())
             .map(|(number, standby)| (*number, standby))
     }
 
-    /// Which are not wanted any more, and what is missing, the most needed first.
+    /// Which are not wanted any more, and what is missing, the most needed first. Until it is known how large those of a stage are, one
+    /// of it is made at a time: how many there is memory for cannot be told. When that one is ready or gone, we are asked again.
     pub(super) fn compare(&self, wanted: &[(Mould, u32)]) -> (Vec<u32>, Vec<Mould>) {
         let mut missing: Vec<(&Mould, u32)> = wanted.iter().map(|(mould, count)| (mould, *count)).collect();
         let mut all: Vec<(u32, &Standby)> = self.of_use().collect();
@@ -188,25 +218,48 @@ impl Standbys {
                 None => surplus.push(number),
             }
         }
-        let missing =
+        let mut missing: Vec<Mould> =
             missing.into_iter().flat_map(|(mould, count)| (0..count).map(move |_| mould.clone())).collect();
+        let mut sounding = HashSet::new();
+        missing.retain(|Mould { stage, .. }| {
+            self.sizes.contains_key(stage) || !self.is_importing(*stage) && sounding.insert(*stage)
+        });
         (surplus, missing)
     }
 
-    /// Whether the CPUs have room for another import: one at a time where it does not slow the jobs, more only on idle cores.
-    pub(super) fn may_import(&mut self) -> bool {
+    fn is_importing(&self, stage: StageId) -> bool {
+        self.of_use().any(|(_, one)| one.mould.stage == stage && one.stand == Stand::Importing)
+    }
+
+    /// Whether the CPUs have room for another import.
+    pub(super) fn may_import(&mut self, now: Millis) -> bool {
         if let Some(idle) = self.pressure.look() {
             self.idle = idle;
         }
+        self.has_room(now)
+    }
+
+    /// One at a time where it does not slow the jobs, more only on idle cores. Where it does and no core is ever idle, one now and then:
+    /// an import now or when its lane is free costs the same.
+    fn has_room(&self, now: Millis) -> bool {
         let importing = self.of_use().filter(|(_, one)| one.stand == Stand::Importing).count();
-        importing < self.cores as usize && (self.idle > 0 || importing == 0 && self.priority.can_be_low())
+        let alone = importing == 0 && (self.priority.can_be_low() || now.since(self.last_start) >= PATIENCE);
+        importing < self.cores as usize && (self.idle > 0 || alone)
     }
 
     /// Why the host has no memory for another one of this stage; `None`: it has.
     pub(super) fn shortage(&self, stage: StageId) -> Option<String> {
-        let size = |stage: &StageId| self.sizes.get(stage).copied().unwrap_or(0);
-        let others = self.of_use().map(|(_, standby)| size(&standby.mould.stage)).sum();
-        Host::now()?.refuses(others, size(&stage))
+        let size = self.sizes.get(&stage).copied().unwrap_or(0);
+        Host::now()?.refuses(self.taken(), size)
+    }
+
+    /// What they have or will have together, in bytes. Of a stage whose size is not known: what it has now.
+    fn taken(&self) -> u64 {
+        let size = |standby: &Standby| {
+            let known = self.sizes.get(&standby.mould.stage).copied();
+            known.or_else(|| memory::resident(standby.pid)).unwrap_or(0)
+        };
+        self.of_use().map(|(_, standby)| size(standby)).sum()
     }
 
     /// What the next one is started with.
@@ -218,7 +271,8 @@ impl Standbys {
     }
 
     /// One was started.
-    pub(super) fn add(&mut self, mould: Mould, tag: String, cradle: Cradle, spawned: Spawned) {
+    pub(super) fn add(&mut self, mould: Mould, tag: String, cradle: Cradle, spawned: Spawned, now: Millis) {
+        self.last_start = now;
         let Cradle { number, ours: socket, printed, .. } = cradle;
         let Spawned { pid, pidfd } = spawned;
         self.priority.lower(pid);
@@ -235,6 +289,16 @@ impl Standbys {
     /// The stage of one that waits.
     pub(super) fn stage_of(&self, number: u32) -> Option<StageId> {
         self.waiting.get(&number).map(|standby| standby.mould.stage)
+    }
+
+    /// Whether the job is to start without one.
+    pub(super) fn is_cold(&self, job: JobId) -> bool {
+        self.cold.contains(&job)
+    }
+
+    /// It has started without.
+    pub(super) fn on_cold_start(&mut self, job: JobId) {
+        self.cold.remove(&job);
     }
 
     /// Gives the job to a standby that fits it, if there is one that takes it: rather one that is ready, then the oldest.
@@ -254,14 +318,24 @@ impl Standbys {
             let standby = self.waiting.get_mut(&number)?;
             self.priority.restore(standby.pid);
             let logs = logs.twin().ok()?;
-            if speech::hand_over(&standby.socket, &logs, environment).is_err() {
+            match speech::hand_over(&standby.socket, &logs, environment) {
+                Ok(()) => {}
                 // It has died, or will not listen; its end is noticed by itself.
-                self.end(number);
-                continue;
+                Err(error) if error.kind() == io::ErrorKind::BrokenPipe => {
+                    self.fall(number, Fall::Silent);
+                    continue;
+                }
+                Err(_) => {
+                    self.end(number);
+                    continue;
+                }
             }
-            let Standby { mould, tag, pid, pidfd, socket, printed, .. } = self.waiting.remove(&number)?;
-            self.handed
-                .insert(number, Handed { job, stage: mould.stage, socket, printed, logs, silent: false });
+            let Standby { mould, tag, pid, pidfd, socket, printed, stand } = self.waiting.remove(&number)?;
+            let (stage, ready) = (mould.stage, stand == Stand::Ready);
+            self.handed.insert(
+                number,
+                Handed { job, stage, pid, socket, printed, logs, ready, failed: false, silent: false },
+            );
             self.stirred = true;
             return Some(Warm { spawned: Spawned { pid, pidfd }, alias: tag });
         }
@@ -278,9 +352,19 @@ impl Standbys {
             };
             match speech::hear(socket)? {
                 Word::Ready => {
-                    if let Some(standby) = self.waiting.get_mut(&number) {
-                        standby.stand = Stand::Ready;
-                        let size = memory::resident(standby.pid).unwrap_or(0);
+                    let importing = |standby: &&mut Standby| standby.stand == Stand::Importing;
+                    let pid = match self.waiting.get_mut(&number).filter(importing) {
+                        Some(standby) => {
+                            standby.stand = Stand::Ready;
+                            Some(standby.pid)
+                        }
+                        None => self.handed.get_mut(&number).map(|handed| {
+                            handed.ready = true;
+                            handed.pid
+                        }),
+                    };
+                    if let Some(pid) = pid {
+                        let size = memory::resident(pid).unwrap_or(0);
                         let known = self.sizes.entry(stage).or_default();
                         *known = (*known).max(size);
                     }
@@ -289,6 +373,8 @@ impl Standbys {
                     // If it was handed a job, that one shows the error in its own log.
                     if let Some(standby) = self.waiting.get_mut(&number) {
                         standby.stand = Stand::Leaving;
+                    } else if let Some(handed) = self.handed.get_mut(&number) {
+                        handed.failed = true;
                     }
                     return Some(Useless { stage, why: Why::Import(why) });
                 }
@@ -298,7 +384,7 @@ impl Standbys {
                 }
                 // Its end of file would wake us for ever.
                 Word::Silence => {
-                    self.end(number);
+                    self.fall(number, Fall::Silent);
                     if let Some(handed) = self.handed.get_mut(&number) {
                         handed.silent = true;
                     }
@@ -306,92 +392,6 @@ impl Standbys {
                 }
             }
         }
-    }
-
-    /// What it speaks through, if nothing more is to be heard.
-    pub(super) fn silenced(&self, number: u32) -> Option<BorrowedFd<'_>> {
-        let leaving = self.waiting.get(&number).filter(|standby| standby.stand == Stand::Leaving);
-        let handed = self.handed.get(&number).filter(|handed| handed.silent);
-        leaving.map(|standby| standby.socket.as_fd()).or_else(|| handed.map(|handed| handed.socket.as_fd()))
-    }
-
-    /// The job's processes are gone. If it never came to begin, its log gets what the standby has printed: that tells why.
-    pub(super) fn on_job_gone(&mut self, job: JobId) {
-        let Some(number) =
-            self.handed.iter().find(|(_, handed)| handed.job == job).map(|(number, _)| *number)
-        else {
-            return;
-        };
-        let _ = self.hear(number);
-        if let Some(Handed { printed, logs, .. }) = self.handed.remove(&number) {
-            // On a full disk the rest is lost, as it would be for any job.
-            let _ = speech::copy(&printed.stdout, &logs.stdout);
-            let _ = speech::copy(&printed.stderr, &logs.stderr);
-        }
-    }
-
-    /// Ends one; nobody's work is in it.
-    pub(super) fn end(&mut self, number: u32) {
-        if let Some(standby) = self.waiting.get_mut(&number) {
-            standby.stand = Stand::Leaving;
-            // Already ended is what we wanted.
-            let _ = pidfd_send_signal(&standby.pidfd, Signal::KILL);
-        }
-    }
-
-    /// Ends all. They are reaped by whoever outlives us.
-    pub(super) fn end_all(&mut self) {
-        let numbers: Vec<u32> = self.waiting.keys().copied().collect();
-        for number in numbers {
-            self.end(number);
-        }
-    }
-
-    /// One has ended: its process, to be forgotten, and what the core should know.
-    pub(super) fn on_ended(&mut self, number: u32) -> Option<(Pid, Option<Useless>)> {
-        let useless = self.hear_last(number);
-        let exit = match reap(&self.waiting.get(&number)?.pidfd) {
-            Ok(None) => return None,
-            Ok(Some(exit)) => exit,
-            Err(_) => ProcessExit::Signal(0),
-        };
-        let Standby { mould, pid, stand, .. } = self.waiting.remove(&number)?;
-        self.stirred = true;
-        if useless.is_some() || stand == Stand::Leaving {
-            return Some((pid, useless));
-        }
-        let deaths = self.deaths.entry(mould.stage).or_default();
-        *deaths += 1;
-        let useless = (*deaths >= MOST_DEATHS).then(|| Useless {
-            stage: mould.stage,
-            why: Why::Deaths(format!("they ended by themselves {deaths} times, the last {}", how(exit))),
-        });
-        Some((pid, useless))
-    }
-
-    /// What it said before it ended. That its socket is closed means nothing then.
-    fn hear_last(&mut self, number: u32) -> Option<Useless> {
-        let standby = self.waiting.get(&number)?;
-        if standby.stand == Stand::Leaving {
-            return None;
-        }
-        while let Some(word) = speech::hear(&standby.socket) {
-            match word {
-                Word::Failed(why) => {
-                    return Some(Useless { stage: standby.mould.stage, why: Why::Import(why) });
-                }
-                Word::Silence => return None,
-                Word::Ready | Word::Begun => {}
-            }
-        }
-        None
-    }
-}
-
-fn how(exit: ProcessExit) -> String {
-    match exit {
-        ProcessExit::Code(code) => format!("with exit code {code}"),
-        ProcessExit::Signal(signal) => format!("by signal {signal}"),
     }
 }
 
