@@ -1,7 +1,8 @@
 """Runs `entry = "FILE.py:NAME"` of a plan: `python _entry.py FILE.py:NAME`, started by gpulane.
 
 Started with `GPULANE_STANDBY`, it is a standby: it imports the file, says so, and waits for a job. It then serves that
-one job, as if it had been started for it. With `--worker`, the job is that of a map's worker.
+one job, as if it had been started for it. With `--worker`, the job is that of a map's worker; with `--alone` there are
+no standbys, and the file may ask for its job while it is imported.
 
 Nothing here may depend on the file's folder: all that is needed is imported before `sys.path` is touched.
 """
@@ -9,6 +10,7 @@ Nothing here may depend on the file's folder: all that is needed is imported bef
 from __future__ import annotations
 
 import array
+import contextlib
 import importlib.util
 import inspect
 import json
@@ -253,9 +255,26 @@ def _prepare(words: List[str]) -> Callable[[], None]:
     return work
 
 
+class Hidden:
+    """What is the job's own while its file is imported. A standby's import does not see it, so nobody's does: otherwise
+    the same file would do this or that, depending on how its job was started."""
+
+    NAMES = ("CONFIG", "CONFIG_FILE", "OUT", "METRICS", "DONE", "LANE", "INPUT")
+
+    def __enter__(self) -> None:
+        names = ["GPULANE_" + name for name in self.NAMES]
+        self._values = {name: os.environ.pop(name) for name in names if name in os.environ}
+
+    def __exit__(self, *_: object) -> None:
+        os.environ.update(self._values)
+
+
 def main() -> int:
     """Runs one job; the exit code."""
     words = sys.argv[1:]
+    alone = words[:1] == ["--alone"]
+    if alone:
+        del words[0]
     if len(words) != 1 and (len(words) != 2 or words[0] != "--worker"):
         print("usage: python _entry.py FILE.py:NAME (started by `gpulane run`)", file=sys.stderr)
         return 2
@@ -263,7 +282,8 @@ def main() -> int:
     number = os.environ.pop(STANDBY, None)
     standby = None if number is None else Standby(int(number))
     try:
-        rest = _prepare(words)
+        with contextlib.nullcontext() if alone else Hidden():
+            rest = _prepare(words)
     except (Exception, SystemExit) as error:
         if standby is not None:
             standby.tell(_failure(error))

@@ -159,8 +159,8 @@ def done() -> None:
 
 
 def _needs_a_job(name: str) -> None:
-    """A standby imports a file before there is a job; what it would be told then belongs to none."""
-    if os.environ.get("GPULANE_ATTEMPT") == "0":
+    """An entry's file is imported before there is a job; what it would be told then belongs to none."""
+    if "GPULANE_RUN" in os.environ and "GPULANE_OUT" not in os.environ:
         raise RuntimeError(
             f"gpulane.{name}() was called while the file is imported, before there is a job; call it inside the "
             'function that `entry` names, or write standbys = "off"'

@@ -127,6 +127,17 @@ class Cold(Folder):
         done = self.cold("train.py:main")
         self.assertEqual(done.stdout, "[9, 16]\n", done.stderr)
 
+    def test_the_import_sees_nothing_of_the_job_unless_there_are_no_standbys(self) -> None:
+        self.write("import os\nseen = os.environ.get('GPULANE_OUT')\ndef main(out): print(seen, out.name)\n")
+        self.assertEqual(self.cold("train.py:main").stdout, "None out\n")
+        alone = [sys.executable, str(RUNNER), "--alone", "train.py:main"]
+        environment = {**self.environment(), **self.job()}
+        done = subprocess.run(alone, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.stdout, f"{self.folder / 'out'} out\n")
+        self.write("import gpulane\ngpulane.config()\ndef main(out): pass\n")
+        refused = self.cold("train.py:main", GPULANE_RUN=str(self.folder))
+        self.assertIn("gpulane.config() was called while the file is imported", refused.stderr)
+
 
 class Waiting(Folder):
     """A standby, with this test in gpulane's place."""
@@ -141,6 +152,7 @@ class Waiting(Folder):
             self.addCleanup(file.close)
         number = theirs.fileno()
         standby = {"GPULANE_STANDBY": str(number), "GPULANE_ATTEMPT": "0", "GPULANE_JOB": "train/standby-1"}
+        standby["GPULANE_RUN"] = str(self.folder)
         self.process = subprocess.Popen(
             [sys.executable, str(RUNNER), *(["--worker"] if worker else []), target],
             cwd=self.folder,

@@ -105,7 +105,12 @@ fn tell_differences(stage: &RawStage, wanted: bool, problems: &mut Problems<'_>)
                     format!("no standbys for this stage: `{name}` differs from job to job"),
                 )
                 .label("a standby gets its environment before its job")
-                .help(format!("take `{placeholder}` from the config, or write `standbys = \"off\"`"));
+                .help(match placeholder {
+                    "lane" | "name" | "job" | "out" | "input" | "config" | "config_file" => {
+                        format!("ask for `{placeholder}` in the function, or write `standbys = \"off\"`")
+                    }
+                    _ => format!("take `{placeholder}` from the config, or write `standbys = \"off\"`"),
+                });
             return;
         }
     }
@@ -126,7 +131,12 @@ pub(crate) fn settle(stage: &mut Stage) {
     }
     let Some(entry) = &stage.entry else { return };
     let python = stage.python.as_deref().unwrap_or("python3");
-    stage.command = vec![verbatim(python), RUNNER.to_owned(), verbatim(entry)];
+    stage.command = vec![verbatim(python), RUNNER.to_owned()];
+    if stage.standbys == Standbys::Off {
+        // Nothing is imported before its time, so the file may ask for its job at once.
+        stage.command.push("--alone".to_owned());
+    }
+    stage.command.push(verbatim(entry));
 }
 
 /// As it must be written where placeholders are filled in.
