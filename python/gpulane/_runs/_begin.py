@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional, Type
+from typing import Any, Callable, Dict, List, Mapping, Optional, Type
 
 from ._child import Child, interrupts_later
 from ._errors import GpulaneError, PlanError, ResourcesMissing
 
-__all__ = ["begin", "flags", "refuse", "stopped"]
+__all__ = ["begin", "flags", "refusal", "refuse", "stopped"]
 
 
 def flags(options: Mapping[str, Any]) -> List[str]:
@@ -38,13 +38,19 @@ def begin(argv: List[str], **how: Any) -> Child:
     return child
 
 
-def refuse(child: Child) -> None:
-    """Raises what the program said, if it ended before the run began."""
+def refuse(child: Child, here: Optional[Callable[[str], str]] = None) -> None:
+    """Raises what the program said, if it ended before the run began; with what `here` adds for who calls from
+    Python."""
     if child.heard:
         return
     child.ended.wait()
+    raise refusal(child.code, child.said + (here(child.said) if here is not None else ""))
+
+
+def refusal(code: Optional[int], said: str) -> GpulaneError:
+    """What the program said, as the error that its exit code stands for."""
     kinds: Dict[Optional[int], Type[GpulaneError]] = {2: PlanError, 5: ResourcesMissing}
-    raise kinds.get(child.code, GpulaneError)(child.said or f"gpulane ended with {child.code} and said nothing")
+    return kinds.get(code, GpulaneError)(said or f"gpulane ended with {code} and said nothing")
 
 
 def stopped(place: str) -> str:

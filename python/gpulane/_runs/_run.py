@@ -176,12 +176,20 @@ class Run:
 
     def resume(self, failed: bool = False, *, wait: bool = True, quiet: bool = False, **options: Any) -> Run:
         """Goes on with what has not ended; `failed`: also with what failed or was skipped. Where there is nothing to do
-        it returns at once. `options` are those of `gpulane resume`, such as `gpus="0,1"`."""
+        it returns at once. `wait` and `quiet` as in `gpulane.run`.
+
+            counts.resume(failed=True, batch=8)            # what failed once more, in smaller batches from now on
+            counts.resume(accept_changes=True)             # although the map's model or inputs have changed
+
+        `options` are those of `gpulane resume`: `gpus="0,1"`, `lanes=2`, `salvage=True`, and for a map
+        `accept_changes=True`, `batch`, `threads`, `workers`, `max_failures`, `ring`, `python`. Results that are there
+        stay as they are. Unless `accept_changes`, a map whose model or inputs have changed is a `PlanError`.
+        """
         argv = [binary(), "resume", "--json", *(["--failed"] if failed else []), *flags(options), "--", str(self.path)]
         child = begin(argv)
         if child.code == NOTHING_TO_DO and not child.heard:
             return self
-        refuse(child)
+        refuse(child, lambda said: _accepting(said, failed))
         self._plan = plan_of(self.path)
         self._adopt(child, quiet)
         return self.wait() if wait else self
@@ -386,6 +394,13 @@ def start(argv: List[str], path: Path, *, quiet: bool, **how: Any) -> Run:
 
 def _step(deadline: Optional[float]) -> float:
     return BETWEEN_S if deadline is None else max(0.0, min(BETWEEN_S, deadline - time.monotonic()))
+
+
+def _accepting(said: str, failed: bool) -> str:
+    """The Python for what the program advises a shell to do."""
+    if "--accept-changes" not in said:
+        return ""
+    return f"\nin Python: run.resume({'failed=True, ' if failed else ''}accept_changes=True)"
 
 
 def _nearest(name: str, known: List[str]) -> str:

@@ -11,6 +11,7 @@ import time
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
+from ._arguments import Arguments, words_of
 from ._begin import flags
 from ._binary import binary
 from ._errors import GpulaneError, PlanError
@@ -92,6 +93,8 @@ def map(
     decode: Optional[str] = None,
     batch: Optional[int] = None,
     format: Optional[str] = None,
+    args: Optional[Mapping[str, Any]] = None,
+    set: Arguments = None,
     gpus: Union[str, int, Sequence[int], None] = None,
     lanes: Optional[int] = None,
     python: Optional[AnyPath] = None,
@@ -109,6 +112,14 @@ def map(
     >>> counted.results(as_="list")
     [{'item': 'a.txt', 'result': 3}]
 
+    `args` are the model's arguments, by name, each with the type it has here (`"3"` stays text); `set` is the same:
+
+    >>> _ = Path("long.py").write_text("def long(texts, least): return [len(text) >= least for text in texts]")
+    >>> found = map("long.py:long", "a.txt", out="long", args={"least": 3}, decode="text", format="jsonl",
+    ...             gpus="none", quiet=True)
+    >>> found.results(as_="list")
+    [{'item': 'a.txt', 'result': True}]
+
     `model` is `"FILE.py:NAME"`, or a class or function. One that is defined in a notebook's cell is written to a file
     under `runs/cells` if it needs nothing that only the notebook has; otherwise the error says what that is.
     `inputs` are files, folders, patterns and so on, as `gpulane map` takes them, or lists of paths. `out` is a new
@@ -120,6 +131,7 @@ def map(
     words, listed = _inputs(inputs)
     settings: Dict[str, Any] = {"out": os.fspath(out), "decode": decode, "batch": batch, "format": format}
     settings.update(gpus=_gpus(gpus), lanes=lanes, wait=wait_for, python=python or sys.executable or None, **options)
+    settings["set"] = words_of(args, set)
     argv = [binary(), "map", "--json", *flags(settings), "--", target_of(model), *words]
     with _Stdin() as stdin:
         stdin.write("".join(f"{line}\n" for line in listed))
