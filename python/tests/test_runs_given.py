@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
+import io
 import unittest
-from typing import Any, Dict
+from typing import Any, Callable, Dict
 from unittest import mock
 
-from gpulane._runs import PlanError, Run, map
+from gpulane._runs import PlanError, Run, map, run
 from gpulane._runs._arguments import words_of
 
 from .real_gpulane import WithGpulane
@@ -79,6 +81,63 @@ class Arguments(Mapped):
         self.assertEqual(eval(row["given"]), {"a": "1", "b": 2})
         (row,) = self.told(set=["a=1", "b=x"], out="other").results(as_="list")
         self.assertEqual(eval(row["given"]), {"a": 1, "b": "x"})
+
+
+class Inputs(Mapped):
+    def test_no_items_are_told_before_anything_starts(self) -> None:
+        for nothing in ([[]], [iter(())], [[], ()]):
+            with self.subTest(nothing=nothing), self.assertRaisesRegex(ValueError, "map has no items"):
+                self.told(*nothing)
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["a.txt", "model.py"])
+
+    def test_an_empty_list_beside_others_changes_nothing(self) -> None:
+        self.assertEqual([row["item"] for row in self.told([], "a.txt").results(as_="list")], ["a.txt"])
+
+    def test_what_is_neither_a_path_nor_a_list_is_named(self) -> None:
+        for wrong in (3, b"a.txt", None):
+            with self.subTest(wrong=wrong), self.assertRaisesRegex(PlanError, "inputs are paths, patterns, or lists"):
+                self.told(wrong)
+
+
+class Commands(unittest.TestCase):
+    def test_what_is_no_list_of_words_is_named(self) -> None:
+        for wrong, what in (
+            (3, "not a int"),
+            (print, "not a builtin"),
+            ({"a": 1}, "not a dict"),
+            (iter("a"), "not a "),
+        ):
+            with self.subTest(wrong=wrong), self.assertRaisesRegex(TypeError, f"command= is a list of words, {what}"):
+                run(command=wrong)  # type: ignore[arg-type]
+
+    def test_words_that_are_none_are_named(self) -> None:
+        for wrong in (None, ["train.py"], b"train.py"):
+            with self.subTest(wrong=wrong), self.assertRaisesRegex(TypeError, "in command= is a .*words are text"):
+                run(command=["python", wrong])
+
+
+class DryRuns(Mapped):
+    def printed(self, call: Callable[[], object]) -> str:
+        with contextlib.redirect_stdout(io.StringIO()) as said:
+            self.assertIsNone(call())
+        self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["a.txt", "model.py"])
+        return said.getvalue()
+
+    def test_a_run_is_told_and_not_started(self) -> None:
+        said = self.printed(lambda: run(command=["echo", "{lr}"], sets={"lr": [1, 2]}, gpus="none", dry_run=True))
+        self.assertRegex(said, r"run/lr=1\s+echo 1\nrun/lr=2\s+echo 2\n2 jobs in 1 stage; nothing was started\n$")
+
+    def test_a_map_is_told_and_not_started(self) -> None:
+        for inputs in ("a.txt", ["a.txt"]):
+            with self.subTest(inputs=inputs):
+                said = self.printed(lambda given=inputs: self.told(given, dry_run=True))  # type: ignore[misc]
+                self.assertRegex(said, r"^1 item, 1 worker\n[^$]*nothing was started\n$")
+
+    def test_mistakes_are_the_same_errors(self) -> None:
+        with self.assertRaisesRegex(PlanError, "retrys"):
+            run(command=["true"], retrys=1, dry_run=True)
+        with self.assertRaisesRegex(PlanError, "cannot read nowhere.toml"):
+            run("nowhere.toml", dry_run=True)
 
 
 class Changed(Mapped):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Callable, Dict, List, Mapping, Optional, Type
+import subprocess
+from typing import IO, Any, Callable, Dict, List, Mapping, Optional, Tuple, Type, Union
 
+from ._binary import environment, not_startable
 from ._child import Child, interrupts_later
 from ._errors import GpulaneError, PlanError, ResourcesMissing
 
-__all__ = ["begin", "flags", "refusal", "refuse", "stopped"]
+__all__ = ["ask", "begin", "flags", "refusal", "refuse", "stopped", "tell"]
 
 
 def flags(options: Mapping[str, Any]) -> List[str]:
@@ -36,6 +38,23 @@ def begin(argv: List[str], **how: Any) -> Child:
             child.end()
         raise
     return child
+
+
+def ask(argv: List[str], stdin: Union[IO[bytes], int] = subprocess.DEVNULL) -> Tuple[int, str, str]:
+    """How a gpulane that runs nothing ends, and what it says on stdout and stderr."""
+    try:
+        told = subprocess.run(argv, stdin=stdin, capture_output=True, env=environment())
+    except OSError as error:
+        raise not_startable(argv, error) from None
+    return told.returncode, told.stdout.decode(errors="replace").strip(), told.stderr.decode(errors="replace").strip()
+
+
+def tell(argv: List[str], stdin: IO[bytes]) -> None:
+    """Prints what a dry run says."""
+    code, said, noted = ask(argv, stdin)
+    if code != 0:
+        raise refusal(code, noted)
+    print("\n".join(filter(None, [said, noted])))
 
 
 def refuse(child: Child, here: Optional[Callable[[str], str]] = None) -> None:

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import difflib
 import json
-import subprocess
 import threading
 import time
 from dataclasses import dataclass
@@ -13,8 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple, Type, Union
 
-from ._begin import begin, flags, refuse, stopped
-from ._binary import binary, environment
+from ._begin import ask, begin, flags, refuse, stopped
+from ._binary import binary
 from ._child import Child
 from ._errors import GpulaneError, RunFailed
 from ._html import card
@@ -169,9 +168,9 @@ class Run:
     def cancel(self, *jobs: str) -> Run:
         """Ends these jobs, or all, for good: they count as failed; `resume(failed=True)` takes them up again."""
         argv = [binary(), "cancel", str(self.path), *(self._named(job).name for job in jobs)]
-        told = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, env=environment())
-        if told.returncode not in (0, NOTHING_TO_DO):
-            raise GpulaneError(told.stderr.decode(errors="replace").strip())
+        code, _, said = ask(argv)
+        if code not in (0, NOTHING_TO_DO):
+            raise GpulaneError(said)
         return self
 
     def resume(self, failed: bool = False, *, wait: bool = True, quiet: bool = False, **options: Any) -> Run:
