@@ -57,7 +57,7 @@ WRONG = {
     "gpulane.nothing": "has no attribute",
     "gpulane.seed('x')": "incompatible type",
     "gpulane.out().nothing": "has no attribute",
-    "gpulane.run('sweep.toml', dry_run=True).ok": "does not return a value",
+    "gpulane.run('sweep.toml', dry_run=True).ok": '"None" has no attribute',
     "gpulane.map('a.py:f', 'a', out='out', args=3)": "No overload variant",
     "gpulane.stage(len, isolate=1)": "No overload variant",
     "gpulane.stage('a', nothing=1)": "No overload variant",

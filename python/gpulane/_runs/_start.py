@@ -86,6 +86,9 @@ def run(
     True
     >>> [row["config"] for row in sweep.results(as_="list")]
     [{'lr': 0.1}, {'lr': 0.01}]
+    >>> run(command=["echo", "{lr}"], sets={"lr": [0.1]}, gpus="none", dry_run=True)
+    run/lr=0.1    echo 0.1
+    1 job in 1 stage; nothing was started
 
     `plan` is the path of a TOML file, or a dict of the same shape; or `command`, with `sets` for what to go
     through: `{KEY}` in the command is replaced. Further `options` are then keys of a stage, such as `retries=1`,
