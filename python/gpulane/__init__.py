@@ -24,19 +24,33 @@ if TYPE_CHECKING:
 
     from ._cleanup import cleanup
     from ._concurrent import concurrent
+    from ._isolate import StageDied
     from ._job import config, done, log, out, rank, seed
     from ._magic import load_ipython_extension
     from ._model import Model
-    from ._runs import GpulaneError, PlanError, ResourcesMissing, Run, RunFailed, map, run
+    from ._runs import (
+        GpulaneError,
+        ModelNotInFile,
+        PlanError,
+        ProgramMissing,
+        ResourcesMissing,
+        Run,
+        RunFailed,
+        map,
+        run,
+    )
     from ._stage import stage
 
 __all__ = [
     "GpulaneError",
     "Model",
+    "ModelNotInFile",
     "PlanError",
+    "ProgramMissing",
     "ResourcesMissing",
     "Run",
     "RunFailed",
+    "StageDied",
     "cleanup",
     "concurrent",
     "config",
@@ -54,10 +68,13 @@ __all__ = [
 _ROOMS = {
     "GpulaneError": "._runs",
     "Model": "._model",
+    "ModelNotInFile": "._runs",
     "PlanError": "._runs",
+    "ProgramMissing": "._runs",
     "ResourcesMissing": "._runs",
     "Run": "._runs",
     "RunFailed": "._runs",
+    "StageDied": "._isolate",
     "cleanup": "._cleanup",
     "concurrent": "._concurrent",
     "config": "._job",

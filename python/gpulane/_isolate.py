@@ -16,16 +16,17 @@ import sys
 import threading
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
-from ._isolated import LENGTH
+from ._isolated import LENGTH, remade
 
-__all__ = ["StageDied", "call_in_a_process"]
+__all__ = ["StageDied", "call_in_a_process", "request_for"]
 
 GRACE_S = 3.0
 """How long an interrupted process may take to leave by itself."""
 
 
 class StageDied(RuntimeError):
-    """The process of a stage ended without an answer."""
+    """The process of an isolated stage ended without an answer: killed, out of memory, or by `os._exit`. The message
+    says how."""
 
 
 class RemoteTraceback(Exception):
@@ -39,8 +40,8 @@ class RemoteTraceback(Exception):
         return f'\n"""\n{self.text}"""'
 
 
-def call_in_a_process(name: str, function: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> Any:
-    """What the function returns, or raises, in a fresh process."""
+def request_for(name: str, function: Callable[..., Any], args: Tuple[Any, ...], kwargs: Dict[str, Any]) -> bytes:
+    """The call as another process can make it; what no process could do is refused, before there is one."""
     module, path = _address_of(function)
     try:
         given = pickle.dumps((args, kwargs), pickle.HIGHEST_PROTOCOL)
@@ -49,7 +50,12 @@ def call_in_a_process(name: str, function: Callable[..., Any], args: Tuple[Any, 
             f"stage {name}: arguments of an isolated stage are pickled, and these cannot be: {error}"
         ) from error
     # Apart from what is given, so that the other side can make it importable first.
-    answer = _exchange(name, pickle.dumps((_import_path(), sys.argv, module, path, given), pickle.HIGHEST_PROTOCOL))
+    return pickle.dumps((_import_path(), sys.argv, module, path, given), pickle.HIGHEST_PROTOCOL)
+
+
+def call_in_a_process(name: str, request: bytes) -> Any:
+    """What the function returns, or raises, in a fresh process."""
+    answer = _exchange(name, request)
     try:
         kind, value, trace = pickle.loads(answer)
     except Exception as error:
@@ -58,6 +64,8 @@ def call_in_a_process(name: str, function: Callable[..., Any], args: Tuple[Any, 
         ) from error
     if kind == "returned":
         return value
+    if kind == "remade":
+        value = remade(*value)
     value.__cause__ = RemoteTraceback(trace)
     raise value
 

@@ -9,9 +9,9 @@ import signal
 import struct
 import sys
 import traceback
-from typing import Any, Callable, NoReturn
+from typing import Any, Callable, Dict, NoReturn, Tuple, Type
 
-__all__ = ["LENGTH", "MARK", "serve"]
+__all__ = ["LENGTH", "MARK", "remade", "serve"]
 
 LENGTH = struct.Struct("<Q")
 """What travels is preceded by its length: who else holds a pipe open cannot hide its end."""
@@ -98,10 +98,25 @@ def _raised(error: BaseException) -> bytes:
     # Without our own frame on top.
     trace = error.__traceback__.tb_next if error.__traceback__ is not None else None
     text = "".join(traceback.format_exception(type(error), error, trace))
-    try:
-        said = pickle.dumps(("raised", error, text), pickle.HIGHEST_PROTOCOL)
-        pickle.loads(said)  # Some exceptions can be pickled, but not made again.
-        return said
-    except Exception:
-        stand_in = RuntimeError(f"{type(error).__name__}: {error}")
-        return pickle.dumps(("raised", stand_in, text), pickle.HIGHEST_PROTOCOL)
+    for kind, said in (("raised", lambda: error), ("remade", lambda: _parts(error))):
+        try:
+            answer = pickle.dumps((kind, said(), text), pickle.HIGHEST_PROTOCOL)
+            _, value, _ = pickle.loads(answer)  # Some exceptions can be pickled, but not made again.
+            if kind == "remade":
+                str(remade(*value))
+            return answer
+        except Exception:
+            continue
+    stand_in = RuntimeError(f"{type(error).__name__}: {error}")
+    return pickle.dumps(("raised", stand_in, text), pickle.HIGHEST_PROTOCOL)
+
+
+def _parts(error: BaseException) -> Tuple[Type[BaseException], Tuple[Any, ...], Dict[str, Any]]:
+    return type(error), error.args, vars(error)
+
+
+def remade(kind: Type[BaseException], args: Tuple[Any, ...], attributes: Dict[str, Any]) -> BaseException:
+    """An exception as it was, without its `__init__`: that may want other arguments than those it passed on."""
+    error = BaseException.__new__(kind, *args)
+    vars(error).update(attributes)
+    return error

@@ -19,6 +19,9 @@ LONGEST_TEXT = 1000
 LARGEST_SEED = 2**32 - 1
 """What numpy takes."""
 
+EXAMPLES = {"--config": "config.json, or --config '{\"lr\": 0.001}'", "--out": "DIR"}
+"""What to write behind an option that has no value."""
+
 _sinks: Dict[Tuple[int, str], int] = {}
 """The open metrics file, by process and path. A plain dict, whose single steps are atomic: no lock that a fork in
 the wrong moment could leave locked for ever."""
@@ -255,9 +258,9 @@ def _given(path: Optional[str]) -> Dict[str, Any]:
     if file:
         return _an_object(_text_of(file, "GPULANE_CONFIG_FILE"), file)
     given = _argument("--config")
-    if given and given.lstrip().startswith("{"):
+    if given is not None and _is_text(given):
         return _an_object(given, "--config")
-    if given:
+    if given is not None:
         return _an_object(_text_of(given, "--config"), given)
     if path is not None:
         return _an_object(_text_of(path, "gpulane.config"), path)
@@ -265,13 +268,27 @@ def _given(path: Optional[str]) -> Dict[str, Any]:
 
 
 def _argument(name: str) -> Optional[str]:
+    """What stands behind an option of the script's own command line."""
     words = sys.argv[1:]
     for index, word in enumerate(words):
-        if word == name and index + 1 < len(words):
-            return words[index + 1]
-        if word.startswith(name + "="):
-            return word[len(name) + 1 :]
+        if word == name:
+            value = words[index + 1] if index + 1 < len(words) else ""
+            if value and not value.startswith("--"):
+                return value
+        elif word.startswith(name + "="):
+            value = word[len(name) + 1 :]
+            if value:
+                return value
+        else:
+            continue
+        raise ValueError(f"{name} needs a value: write {name} {EXAMPLES[name]}")
     return None
+
+
+def _is_text(given: str) -> bool:
+    """Whether it is JSON and no path. Only an object is right; a list or a string is better named than looked for."""
+    first = given.lstrip()[:1]
+    return first == "{" or (first in ("[", '"') and not os.path.exists(given))
 
 
 def _text_of(path: str, source: str) -> str:

@@ -12,6 +12,9 @@ from ._cleanup import Freed, free, guard_against_loops, say
 
 __all__ = ["Stage", "stage"]
 
+SHORT_STAGE_S = 1.0
+"""What a longer stage pays for its end is little beside its work, however often it is run."""
+
 Function = TypeVar("Function", bound=Callable[..., Any])
 
 
@@ -47,7 +50,8 @@ class Stage:
     def end(self, seconds: float, failed: Optional[str] = None) -> Freed:
         """Cleans, and says how it went; `failed` is what the stage failed with."""
         self.seconds = seconds
-        guard_against_loops()
+        if seconds < SHORT_STAGE_S:
+            guard_against_loops("stage")
         self.freed = free()
         if not self.quiet:
             outcome = "stage complete" if failed is None else f"stage failed: {failed}"
@@ -82,7 +86,7 @@ class Stage:
         return cast(Function, run)
 
     def _isolated(self, function: Function) -> Function:
-        from ._isolate import call_in_a_process
+        from ._isolate import call_in_a_process, request_for
         from ._isolated import MARK
 
         if inspect.iscoroutinefunction(function):
@@ -91,10 +95,11 @@ class Stage:
 
         @functools.wraps(function)
         def run(*args: Any, **kwargs: Any) -> Any:
+            request = request_for(name, function, args, kwargs)  # Refused here, there is no process to speak of.
             begun = time.monotonic()
             outcome = "stage failed"
             try:
-                result = call_in_a_process(name, function, args, kwargs)
+                result = call_in_a_process(name, request)
                 outcome = "stage complete"
                 return result
             finally:
@@ -123,7 +128,8 @@ def stage(
 
     With `with`, or as a decorator. `isolate=True` (decorator only) calls the function in a fresh process, with which
     even the CUDA context goes. Its module must be importable; arguments and results must be picklable, and results not
-    on the GPU; exceptions come back with the traceback of the other process.
+    on the GPU; exceptions come back with the traceback of the other process as their cause, and a process that ended
+    without an answer is a `gpulane.StageDied`.
 
     >>> with gpulane.stage("deconvolution", quiet=True) as work:
     ...     image = sum(range(10))

@@ -18,10 +18,11 @@ calls: List[int] = []
 
 
 class Odd(Exception):
-    """Can be pickled, but not made again from it."""
+    """Can be pickled, but not made again by its `__init__`."""
 
     def __init__(self, first: str, second: str) -> None:
         super().__init__(f"{first} {second}")
+        self.first = first
 
 
 def quiet(function: Callable[..., Any]) -> Callable[..., Any]:
@@ -73,6 +74,43 @@ def fail() -> None:
 @quiet
 def fail_oddly() -> None:
     raise Odd("a", "b")
+
+
+class Holding(Odd):
+    """Holds what cannot be pickled."""
+
+    def __init__(self, first: str, second: str) -> None:
+        super().__init__(first, second)
+        self.held = lambda: 1
+
+
+class OfTheSystem(OSError):
+    """Has memory of its own, beyond that of exceptions, and wants other arguments than it passes on."""
+
+    def __init__(self, first: str, second: str) -> None:
+        super().__init__(f"{first} {second}")
+
+
+class Slotted(Exception):
+    """Its text needs what is not among its attributes."""
+
+    __slots__ = ("second",)
+
+
+class Hidden(Slotted):
+    """See there."""
+
+    def __init__(self, first: str, second: str) -> None:
+        super().__init__(first)
+        self.second = second
+
+    def __str__(self) -> str:
+        return f"{self.args[0]} {self.second}"
+
+
+@quiet
+def fail_as(kind: str) -> None:
+    raise {"Holding": Holding, "OfTheSystem": OfTheSystem, "Hidden": Hidden}[kind]("a", "b")
 
 
 @quiet

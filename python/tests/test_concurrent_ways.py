@@ -168,6 +168,26 @@ class Errors(OnFakeGpu):
                 self.assertRaisesRegex(ValueError, text, act)
         self.assertRaisesRegex(TypeError, "model 0 is a int", gpulane.concurrent, [3], x)
 
+    def test_one_model_alone_is_no_list_of_models(self) -> None:
+        self.start()
+
+        class Layers(list):  # type: ignore[type-arg]
+            """A model that is made of models, as a Sequential is."""
+
+            def __call__(self, x: Any) -> Any:
+                return x
+
+        for given, text in (
+            (double, r"a list of models, not a function: write concurrent\(\[model\], example\)$"),
+            (3, r"a list of models, not a int: write concurrent\(\[model\], example\)$"),
+            (
+                Layers([double]),
+                r"not a Layers: write concurrent\(\[model\], example\), or list\(…\) of it for one each$",
+            ),
+        ):
+            with self.subTest(text):
+                self.assertRaisesRegex(TypeError, text, gpulane.concurrent, given, self.rows(1))
+
 
 class Weights(OnFakeGpu):
     def test_changed_in_place_they_are_seen_at_once(self) -> None:

@@ -210,9 +210,30 @@ class Config(InATemporaryFolder):
                 self.assertEqual(gpulane.config(), {"lr": 0.1})
 
     def test_without_any_it_is_empty(self) -> None:
-        for argv in ([], ["--config"], ["--configure", "x"]):
+        for argv in ([], ["--configure", "x"]):
             with self.subTest(argv=argv), mock.patch.object(sys, "argv", ["train.py", *argv]):
                 self.assertEqual(gpulane.config(), {})
+
+    def test_an_option_without_a_value_is_told(self) -> None:
+        for argv in (["--config"], ["--config="], ["--config", "--out", "x"]):
+            with self.subTest(argv=argv), mock.patch.object(sys, "argv", ["train.py", *argv]):
+                with self.assertRaisesRegex(ValueError, "--config needs a value: write --config config.json"):
+                    gpulane.config(lr=1)
+        with mock.patch.object(sys, "argv", ["train.py", "--out"]):
+            self.assertEqual(gpulane.config(lr=1), {"lr": 1})
+            with self.assertRaisesRegex(ValueError, "--out needs a value: write --out DIR"):
+                gpulane.out()
+
+    def test_by_hand_too_it_must_be_an_object(self) -> None:
+        for text, what in (("[1]", "list"), ('"lr"', "str")):
+            with self.subTest(text=text), mock.patch.object(sys, "argv", ["train.py", "--config", text]):
+                with self.assertRaisesRegex(ValueError, f"--config must be a JSON object, not {what}"):
+                    gpulane.config(lr=1)
+
+    def test_a_file_may_be_called_anything(self) -> None:
+        (self.folder / "[1]").write_text('{"lr": 0.1}')
+        with mock.patch.object(sys, "argv", ["train.py", "--config", "[1]"]), self.inside(self.folder):
+            self.assertEqual(gpulane.config(), {"lr": 0.1})
 
     def test_it_stands_over_the_defaults(self) -> None:
         os.environ["GPULANE_CONFIG"] = '{"lr": 0.1, "net": {"width": 3}}'

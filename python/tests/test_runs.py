@@ -129,9 +129,10 @@ class Plans(WithGpulane):
         self.assertEqual((made.name, made._plan["run"]["lanes"]), ("zipped", 2))
 
     def test_what_goes_together_is_said(self) -> None:
-        for given in ({}, {"plan": "a.toml", "command": ["true"]}):
-            with self.assertRaisesRegex(PlanError, "give a plan or a command"):
-                run(**given)  # type: ignore[arg-type]
+        with self.assertRaisesRegex(PlanError, "give a plan or a command: run"):
+            run()
+        with self.assertRaisesRegex(PlanError, "give a plan or a command, not both"):
+            run("a.toml", command=["true"])
         with self.assertRaisesRegex(PlanError, "retries= goes with command="):
             run("a.toml", retries=1)
         with self.assertRaisesRegex(PlanError, "a list of words"):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import importlib.util
 import json
 import os
@@ -12,9 +13,9 @@ from pathlib import Path
 from typing import Any, Dict, List
 from unittest import mock
 
-from gpulane._runs import ModelNotInFile, PlanError, ProgramMissing
+from gpulane._runs import GpulaneError, ModelNotInFile, PlanError, ProgramMissing, run
 from gpulane._runs._begin import flags
-from gpulane._runs._binary import binary, environment
+from gpulane._runs._binary import binary, environment, not_startable
 from gpulane._runs._html import card
 from gpulane._runs._journal import Journal
 from gpulane._runs._results import flat, form_of, last_metrics, map_rows, shaped
@@ -291,11 +292,32 @@ class Binaries(InAFolder):
     def test_none_at_all_is_told_with_what_to_do(self) -> None:
         with mock.patch.dict(os.environ, {"GPULANE_BINARY": "", "PATH": ""}):
             with mock.patch.object(sys, "executable", "/nowhere/python"):
-                with self.assertRaisesRegex(ProgramMissing, "pip install gpulane"):
+                with self.assertRaisesRegex(ProgramMissing, r"\./x wheel.*pip install target/wheels.*GPULANE_BINARY"):
                     binary()
         with mock.patch.dict(os.environ, {"GPULANE_BINARY": str(self.folder)}):
             with self.assertRaisesRegex(ProgramMissing, "no program that can be run"):
                 binary()
+
+    def test_one_that_the_system_does_not_start_is_named(self) -> None:
+        program = self.folder / "gpulane"
+        program.write_bytes(b"\x7fELF of another machine")
+        program.chmod(0o755)
+        with mock.patch.dict(os.environ, {"GPULANE_BINARY": str(program)}):
+            for call in (
+                lambda: run(command=["true"], run_dir=self.folder / "run"),
+                lambda: run(command=["true"], dry_run=True),
+            ):
+                with self.assertRaisesRegex(ProgramMissing, f"{program} cannot be run: .*built for this machine"):
+                    call()
+        self.assertFalse((self.folder / "run").exists())
+
+    def test_other_reasons_are_not_the_programs(self) -> None:
+        full = not_startable(["gpulane"], OSError(errno.ENOMEM, "Cannot allocate memory"))
+        self.assertIs(type(full), GpulaneError)
+        self.assertRegex(str(full), "short of something: Cannot allocate memory")
+        long = not_startable(["gpulane", "map", "x" * 200_000], OSError(errno.E2BIG, "Argument list too long"))
+        self.assertIsInstance(long, PlanError)
+        self.assertRegex(str(long), "200,000 characters in `xxx.*as a file")
 
     def test_this_python_is_the_active_one(self) -> None:
         with mock.patch.dict(os.environ, {"PATH": "/usr/bin"}):

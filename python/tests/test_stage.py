@@ -15,13 +15,13 @@ import sys
 import tempfile
 import time
 import unittest
+import warnings
 from pathlib import Path
-from typing import Any, Iterator, List, Tuple
+from typing import Any, Callable, Iterator, List, Tuple
 from unittest import mock
 
 import gpulane
 from gpulane import _cleanup, _stage
-from gpulane._isolate import StageDied
 
 from . import isolated_stages
 
@@ -124,11 +124,48 @@ class Stages(unittest.TestCase):
         with self.assertRaisesRegex(TypeError, "numbers is a generator"):
             gpulane.stage(numbers)
 
-    def test_a_loop_of_stages_is_warned_of(self) -> None:
-        with self.assertWarnsRegex(RuntimeWarning, "not for a loop"):
+    def warned(self, work: Callable[[], None]) -> List[warnings.WarningMessage]:
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter("always")
+            work()
+        return told
+
+    def test_a_loop_of_stages_is_warned_of_at_its_line(self) -> None:
+        @gpulane.stage(quiet=True)
+        def step() -> None: ...
+
+        def blocks() -> None:
             for _ in range(5):
                 with gpulane.stage("step", quiet=True):
                     pass
+
+        def calls() -> None:
+            for _ in range(5):
+                step()
+
+        for loop in (blocks, calls):
+            with self.subTest(loop=loop.__name__):
+                (told,) = self.warned(loop)
+                self.assertRegex(str(told.message), "^5 short stages .*Put one stage around the loop")
+                self.assertEqual(told.filename, __file__)
+                first = loop.__code__.co_firstlineno
+                self.assertIn(told.lineno, range(first + 2, first + 4))
+
+    def test_stages_that_take_their_time_are_no_loop(self) -> None:
+        def work() -> None:
+            for _ in range(9):
+                _stage.Stage("step", isolate=False, quiet=True).end(1.5)
+
+        self.assertEqual(self.warned(work), [])
+
+    def test_a_cleanup_is_not_a_stage(self) -> None:
+        def work() -> None:
+            for _ in range(4):
+                gpulane.cleanup(quiet=True)
+                with gpulane.stage(quiet=True):
+                    pass
+
+        self.assertEqual(self.warned(work), [])
 
 
 class Isolated(unittest.TestCase):
@@ -174,10 +211,18 @@ class Isolated(unittest.TestCase):
         self.assertIn('raise KeyError("no such thing")', cause)
         self.assertNotIn("_isolated.py", cause)
 
-    def test_an_exception_that_cannot_be_made_again_is_told(self) -> None:
-        with self.assertRaisesRegex(RuntimeError, "Odd: a b") as caught:
+    def test_an_exception_that_wants_other_arguments_keeps_its_class(self) -> None:
+        with self.assertRaisesRegex(isolated_stages.Odd, "^a b$") as caught:
             isolated_stages.fail_oddly()
+        self.assertEqual((caught.exception.first, caught.exception.args), ("a", ("a b",)))
         self.assertIn("raise Odd", str(caught.exception.__cause__))
+
+    def test_an_exception_that_cannot_be_made_again_is_told(self) -> None:
+        for kind in ("Holding", "OfTheSystem", "Hidden"):
+            with self.subTest(kind=kind), self.assertRaisesRegex(RuntimeError, f"^{kind}: a b$") as caught:
+                isolated_stages.fail_as(kind)
+            self.assertIs(type(caught.exception), RuntimeError)
+            self.assertIn(f"{kind}: a b", str(caught.exception.__cause__))
 
     def test_results_on_the_gpu_are_refused(self) -> None:
         with self.assertRaisesRegex(TypeError, "`on_the_gpu` returns what lives on the GPU.*cpu"):
@@ -190,9 +235,9 @@ class Isolated(unittest.TestCase):
             isolated_stages.where(lambda: 1)
 
     def test_a_process_that_dies_says_how(self) -> None:
-        with self.assertRaisesRegex(StageDied, "killed: its process ended without a result .ended by SIGKILL."):
+        with self.assertRaisesRegex(gpulane.StageDied, "killed: its process ended without a result .ended by SIGKILL."):
             isolated_stages.killed()
-        with self.assertRaisesRegex(StageDied, "exit code 3"):
+        with self.assertRaisesRegex(gpulane.StageDied, "exit code 3"):
             isolated_stages.leave(3)
 
     def test_functions_nobody_else_finds_are_refused(self) -> None:
@@ -204,6 +249,16 @@ class Isolated(unittest.TestCase):
             gpulane.stage(isolate=True, quiet=True)(inner)()
         with self.assertRaisesRegex(ValueError, "%%writefile stages.py.*from stages import work"):
             gpulane.stage(isolate=True, quiet=True)(in_a_cell)()
+
+    def test_nothing_is_said_of_a_process_that_never_was(self) -> None:
+        def inner() -> None: ...
+
+        with contextlib.redirect_stderr(io.StringIO()) as said:
+            with self.assertRaisesRegex(ValueError, "made inside another function"):
+                gpulane.stage("work", isolate=True)(inner)()
+            with self.assertRaisesRegex(TypeError, "arguments of an isolated stage are pickled"):
+                gpulane.stage("work", isolate=True)(math.sqrt)(lambda: 1)
+        self.assertEqual(said.getvalue(), "")
 
     def test_a_block_cannot_be_isolated(self) -> None:
         with self.assertRaisesRegex(ValueError, "decorate that: @gpulane.stage"), gpulane.stage("x", isolate=True):
@@ -220,7 +275,7 @@ class Isolated(unittest.TestCase):
         isolated_stages.where()
         before = os.listdir("/proc/self/fd")
         isolated_stages.where()
-        with self.assertRaises(StageDied):
+        with self.assertRaises(gpulane.StageDied):
             isolated_stages.leave(1)
         self.assertEqual(len(os.listdir("/proc/self/fd")), len(before))
 
@@ -243,7 +298,7 @@ class Leftovers(unittest.TestCase):
 
     def test_a_child_that_holds_the_pipes_does_not_hide_a_death(self) -> None:
         file = self.folder / "child"
-        with self.assertRaisesRegex(StageDied, "exit code 4"):
+        with self.assertRaisesRegex(gpulane.StageDied, "exit code 4"):
             isolated_stages.die_with_a_child_that_stays(str(file))
         self.assert_ended(int(file.read_text()))
 

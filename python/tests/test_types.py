@@ -48,12 +48,17 @@ def sharpen(image: int) -> str:
 
 
 text: str = blur(1) + sharpen(2)
+made: gpulane.Run = gpulane.run("sweep.toml", gpus="none")
+mapped: gpulane.Run = gpulane.map("a.py:f", ["a"], out="out", args={"least": 3})
+gpulane.map("a.py:f", "a", out="out", dry_run=True)
 """
 
 WRONG = {
     "gpulane.nothing": "has no attribute",
     "gpulane.seed('x')": "incompatible type",
     "gpulane.out().nothing": "has no attribute",
+    "gpulane.run('sweep.toml', dry_run=True).ok": '"None" has no attribute',
+    "gpulane.map('a.py:f', 'a', out='out', args=3)": "No overload variant",
     "gpulane.stage(len, isolate=1)": "No overload variant",
     "gpulane.stage('a', nothing=1)": "No overload variant",
     "@gpulane.stage\ndef f(x: int) -> None: ...\nf('text')": "incompatible type",

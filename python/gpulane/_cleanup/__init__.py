@@ -7,10 +7,11 @@ warning, and the next one is tried.
 from __future__ import annotations
 
 import gc
+import os
 import sys
 import time
 import warnings
-from typing import Any, List, Optional
+from typing import Any, Dict, List, Optional
 
 from . import _context, _ipython, _nvml
 from ._cupy import CuPy
@@ -25,8 +26,24 @@ MANY_CALLS = 5
 SHORT_S = 10.0
 """So many calls in so many seconds are a loop: each throws away what the next step needs again."""
 
-_calls: List[float] = []
-"""When it was called last."""
+LOOPS = {
+    "cleanup": (
+        "gpulane.cleanup was called {} times within {:.0f} s. It is meant for the end of a piece of work, not for a "
+        "loop: memory given back has to be asked for again, and compiled code is compiled again. Call it once, after "
+        "the loop."
+    ),
+    "stage": (
+        "{} short stages (gpulane.stage) ended within {:.0f} s. A stage is meant for a piece of work, not for each "
+        "step of a loop: memory given back at its end has to be asked for again, and compiled code is compiled again. "
+        "Put one stage around the loop."
+    ),
+}
+"""What is said of it, by who cleaned."""
+
+PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
+_calls: Dict[str, List[float]] = {}
+"""When each was called last."""
 
 
 def cleanup(*, reset_jax: bool = False, quiet: bool = False) -> Freed:
@@ -49,7 +66,7 @@ def cleanup(*, reset_jax: bool = False, quiet: bool = False) -> Freed:
     >>> print(freed)
     no GPU memory to free (neither torch, CuPy nor JAX uses a GPU here)
     """
-    guard_against_loops()
+    guard_against_loops("cleanup")
     freed = free(reset_jax=reset_jax)
     if not quiet:
         say(f"gpulane: {freed}")
@@ -98,22 +115,29 @@ def _sum_up(
     return Freed(tuple(told), measured, context, device, tuple(dict.fromkeys(failures)))
 
 
-def guard_against_loops() -> None:
-    """Warns whoever cleans again and again."""
+def guard_against_loops(who: str) -> None:
+    """Warns whoever cleans again and again, as `cleanup` or at the end of a `stage`."""
     now = time.monotonic()
-    _calls.append(now)
-    del _calls[:-MANY_CALLS]
-    if len(_calls) == MANY_CALLS and now - _calls[0] < SHORT_S:
-        _calls.clear()
-        _warn(
-            f"gpulane.cleanup was called {MANY_CALLS} times within {SHORT_S:.0f} s. It is meant for the end of a "
-            "piece of work, not for a loop: memory given back has to be asked for again, and compiled code is compiled "
-            "again. Call it once, after the loop."
-        )
+    calls = _calls.setdefault(who, [])
+    calls.append(now)
+    del calls[:-MANY_CALLS]
+    if len(calls) == MANY_CALLS and now - calls[0] < SHORT_S:
+        calls.clear()
+        _warn(LOOPS[who].format(MANY_CALLS, SHORT_S))
 
 
 def _warn(text: str) -> None:
     try:
-        warnings.warn(text, RuntimeWarning, stacklevel=4)
+        warnings.warn(text, RuntimeWarning, stacklevel=_level_of_caller())
     except Warning:
         pass  # Where warnings are errors, a cleanup at the end of hours of work is still none.
+
+
+def _level_of_caller() -> int:
+    """How far above `_warn` the line is that is not ours: a cleanup, a block and a decorated function differ in it."""
+    frame = sys._getframe(1)
+    level = 1
+    while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
+        frame = frame.f_back
+        level += 1
+    return level

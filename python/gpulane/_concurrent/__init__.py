@@ -9,7 +9,7 @@ of them together, `_ticket` hands the answers out. Imports torch never: if it ma
 from __future__ import annotations
 
 import sys
-from typing import Any, Callable, Optional, Sequence
+from typing import Any, Callable, Iterable, Optional, Sequence
 
 from ._ensemble import Concurrent
 from ._player import Way
@@ -55,6 +55,10 @@ def concurrent(
     ...     fast(-4), fast.submit_one(0, -5).result(), fast.how
     ([4, -4.0], 5, ['plain', 'plain'])
     """
+    if callable(models) or not isinstance(models, Sequence):
+        what = type(models).__name__
+        parts = ", or list(…) of it for one each" if isinstance(models, Iterable) else ""
+        raise TypeError(f"concurrent takes a list of models, not a {what}: write concurrent([model], example){parts}")
     if not models:
         raise ValueError("no models: give at least one")
     for number, model in enumerate(models):

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Mapping, Optional, Type
+import subprocess
+from typing import IO, Any, Callable, Dict, List, Mapping, Optional, Tuple, Type, Union
 
+from ._binary import environment, not_startable
 from ._child import Child, interrupts_later
 from ._errors import GpulaneError, PlanError, ResourcesMissing
 
-__all__ = ["begin", "flags", "refuse", "stopped"]
+__all__ = ["ask", "begin", "flags", "refusal", "refuse", "stopped", "tell"]
 
 
 def flags(options: Mapping[str, Any]) -> List[str]:
@@ -38,13 +40,36 @@ def begin(argv: List[str], **how: Any) -> Child:
     return child
 
 
-def refuse(child: Child) -> None:
-    """Raises what the program said, if it ended before the run began."""
+def ask(argv: List[str], stdin: Union[IO[bytes], int] = subprocess.DEVNULL) -> Tuple[int, str, str]:
+    """How a gpulane that runs nothing ends, and what it says on stdout and stderr."""
+    try:
+        told = subprocess.run(argv, stdin=stdin, capture_output=True, env=environment())
+    except OSError as error:
+        raise not_startable(argv, error) from None
+    return told.returncode, told.stdout.decode(errors="replace").strip(), told.stderr.decode(errors="replace").strip()
+
+
+def tell(argv: List[str], stdin: IO[bytes]) -> None:
+    """Prints what a dry run says."""
+    code, said, noted = ask(argv, stdin)
+    if code != 0:
+        raise refusal(code, noted)
+    print("\n".join(filter(None, [said, noted])))
+
+
+def refuse(child: Child, here: Optional[Callable[[str], str]] = None) -> None:
+    """Raises what the program said, if it ended before the run began; with what `here` adds for who calls from
+    Python."""
     if child.heard:
         return
     child.ended.wait()
+    raise refusal(child.code, child.said + (here(child.said) if here is not None else ""))
+
+
+def refusal(code: Optional[int], said: str) -> GpulaneError:
+    """What the program said, as the error that its exit code stands for."""
     kinds: Dict[Optional[int], Type[GpulaneError]] = {2: PlanError, 5: ResourcesMissing}
-    raise kinds.get(child.code, GpulaneError)(child.said or f"gpulane ended with {child.code} and said nothing")
+    return kinds.get(code, GpulaneError)(said or f"gpulane ended with {code} and said nothing")
 
 
 def stopped(place: str) -> str:

@@ -19,7 +19,7 @@ import threading
 import weakref
 from typing import IO, Any, Iterator, List, Optional, Set, Union
 
-from ._binary import environment
+from ._binary import environment, not_startable
 
 __all__ = ["Child", "interrupts_later"]
 
@@ -62,8 +62,11 @@ class Child:
                 start_new_session=True,
                 env=environment(),
             )
-        except BaseException:
+        except BaseException as error:
             self.let_go()
+            self._stderr.close()
+            if isinstance(error, OSError):
+                raise not_startable(argv, error) from None
             raise
         if self._leash is not None:
             self._leash.tie(self._process.pid)

@@ -18,7 +18,7 @@ class ResourcesMissing(GpulaneError):
 
 
 class ProgramMissing(GpulaneError, FileNotFoundError):
-    """The program `gpulane` is not where it is looked for."""
+    """The program `gpulane` is not where it is looked for, or cannot be run."""
 
 
 class ModelNotInFile(GpulaneError, ValueError):

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import difflib
 import json
-import subprocess
 import threading
 import time
 from dataclasses import dataclass
@@ -13,8 +12,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple, Type, Union
 
-from ._begin import begin, flags, refuse, stopped
-from ._binary import binary, environment
+from ._begin import ask, begin, flags, refuse, stopped
+from ._binary import binary
 from ._child import Child
 from ._errors import GpulaneError, RunFailed
 from ._html import card
@@ -169,19 +168,27 @@ class Run:
     def cancel(self, *jobs: str) -> Run:
         """Ends these jobs, or all, for good: they count as failed; `resume(failed=True)` takes them up again."""
         argv = [binary(), "cancel", str(self.path), *(self._named(job).name for job in jobs)]
-        told = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, env=environment())
-        if told.returncode not in (0, NOTHING_TO_DO):
-            raise GpulaneError(told.stderr.decode(errors="replace").strip())
+        code, _, said = ask(argv)
+        if code not in (0, NOTHING_TO_DO):
+            raise GpulaneError(said)
         return self
 
     def resume(self, failed: bool = False, *, wait: bool = True, quiet: bool = False, **options: Any) -> Run:
         """Goes on with what has not ended; `failed`: also with what failed or was skipped. Where there is nothing to do
-        it returns at once. `options` are those of `gpulane resume`, such as `gpus="0,1"`."""
+        it returns at once. `wait` and `quiet` as in `gpulane.run`.
+
+            counts.resume(failed=True, batch=8)            # what failed once more, in smaller batches from now on
+            counts.resume(accept_changes=True)             # although the map's model or inputs have changed
+
+        `options` are those of `gpulane resume`: `gpus="0,1"`, `lanes=2`, `salvage=True`, and for a map
+        `accept_changes=True`, `batch`, `threads`, `workers`, `max_failures`, `ring`, `python`. Results that are there
+        stay as they are. Unless `accept_changes`, a map whose model or inputs have changed is a `PlanError`.
+        """
         argv = [binary(), "resume", "--json", *(["--failed"] if failed else []), *flags(options), "--", str(self.path)]
         child = begin(argv)
         if child.code == NOTHING_TO_DO and not child.heard:
             return self
-        refuse(child)
+        refuse(child, lambda said: _accepting(said, failed))
         self._plan = plan_of(self.path)
         self._adopt(child, quiet)
         return self.wait() if wait else self
@@ -386,6 +393,13 @@ def start(argv: List[str], path: Path, *, quiet: bool, **how: Any) -> Run:
 
 def _step(deadline: Optional[float]) -> float:
     return BETWEEN_S if deadline is None else max(0.0, min(BETWEEN_S, deadline - time.monotonic()))
+
+
+def _accepting(said: str, failed: bool) -> str:
+    """The Python for what the program advises a shell to do."""
+    if "--accept-changes" not in said:
+        return ""
+    return f"\nin Python: run.resume({'failed=True, ' if failed else ''}accept_changes=True)"
 
 
 def _nearest(name: str, known: List[str]) -> str:

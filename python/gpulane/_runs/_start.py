@@ -9,9 +9,24 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import (
+    Any,
+    Callable,
+    Dict,
+    Iterable,
+    Iterator,
+    List,
+    Literal,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+    Union,
+    overload,
+)
 
-from ._begin import flags
+from ._arguments import Arguments, words_of
+from ._begin import flags, tell
 from ._binary import binary
 from ._errors import GpulaneError, PlanError
 from ._run import Run, start
@@ -26,6 +41,14 @@ RUN_FLAGS = ("headroom", "foreign", "on")
 """Options of a run as a whole; all others are keys of the stage that `command` makes."""
 
 
+@overload
+def run(
+    plan: Union[AnyPath, Mapping[str, Any], None] = None,
+    *,
+    dry_run: Literal[True],
+    **options: Any,
+) -> None: ...
+@overload
 def run(
     plan: Union[AnyPath, Mapping[str, Any], None] = None,
     *,
@@ -35,11 +58,27 @@ def run(
     lanes: Optional[int] = None,
     name: Optional[str] = None,
     run_dir: Optional[AnyPath] = None,
+    dry_run: Literal[False] = False,
     wait: bool = True,
     wait_for: Optional[str] = None,
     quiet: bool = False,
     **options: Any,
-) -> Run:
+) -> Run: ...
+def run(
+    plan: Union[AnyPath, Mapping[str, Any], None] = None,
+    *,
+    command: Optional[Sequence[Any]] = None,
+    sets: Optional[Mapping[str, Any]] = None,
+    gpus: Union[str, int, Sequence[int], None] = None,
+    lanes: Optional[int] = None,
+    name: Optional[str] = None,
+    run_dir: Optional[AnyPath] = None,
+    dry_run: bool = False,
+    wait: bool = True,
+    wait_for: Optional[str] = None,
+    quiet: bool = False,
+    **options: Any,
+) -> Optional[Run]:
     """Runs a plan: many jobs, each a process of its own, on all GPUs of this machine.
 
     >>> sweep = run(command=["sh", "-c", "echo {lr} > {out}/lr"], sets={"lr": [0.1, 0.01]}, gpus="none", quiet=True)
@@ -47,25 +86,31 @@ def run(
     True
     >>> [row["config"] for row in sweep.results(as_="list")]
     [{'lr': 0.1}, {'lr': 0.01}]
+    >>> run(command=["echo", "{lr}"], sets={"lr": [0.1]}, gpus="none", dry_run=True)
+    run/lr=0.1    echo 0.1
+    1 job in 1 stage; nothing was started
 
     `plan` is the path of a TOML file, or a dict of the same shape; or `command`, with `sets` for what to go
     through: `{KEY}` in the command is replaced. Further `options` are then keys of a stage, such as `retries=1`,
     `timeout="2h"`, `memory="auto"`, `zip=[["lr", "wd"]]`; `job_gpus` is how many GPUs each job takes.
 
     `gpus`: `"all"`, `"0,2"`, `[0, 2]`, `"none"`, `"sim:8x24GiB"`. `run_dir`: a new directory, by default under `runs/`.
-    `wait_for="30m"`: give up if no GPU comes free in this time. `headroom` and `foreign` as on the command line.
+    `wait_for="30m"`: give up if no GPU comes free in this time. `dry_run=True` prints the jobs there would be, starts
+    nothing and returns None. `headroom` and `foreign` as on the command line.
 
     It is shown while it runs, in a notebook as a card, and returned when it has ended, whatever became of its jobs: see
     `Run.ok`, `Run.check()`, `Run.results()`. With `wait=False` it is returned when it has begun; it then ends with this
     Python at the latest. A mistake in the plan is a `PlanError`, and nothing was started.
     """
     general = {key: options.pop(key) for key in RUN_FLAGS if key in options}
-    if command is None and plan is not None:
+    if command is not None and plan is not None:
+        raise PlanError("give a plan or a command, not both: a plan's stages have commands of their own")
+    if plan is not None:
         if options or sets:
             wrong = next(iter(options or {"sets": sets}))
             raise PlanError(f"{wrong}= goes with command=; with a plan, write it into the plan, under its stage")
         given = plan
-    elif command is not None and plan is None:
+    elif command is not None:
         given = _of_command(command, sets or {}, options, name)
     else:
         raise PlanError("give a plan or a command: run('sweep.toml'), run(command=['python', 'train.py'])")
@@ -77,14 +122,27 @@ def run(
             file = "/dev/stdin"
         else:
             file = os.fspath(given)
+        settings = {"gpus": _gpus(gpus), "lanes": lanes, "name": name, "wait": wait_for, **general}
+        last = os.path.abspath(file) if file.startswith("-") else file
+        if dry_run:
+            tell([binary(), "run", "--dry-run", *flags({**settings, "run_dir": run_dir}), last], stdin.file)
+            return None
         path, made = _directory(run_dir, name or _name_of(Path(file)))
-        settings = {"gpus": _gpus(gpus), "lanes": lanes, "name": name, "run_dir": path, "wait": wait_for, **general}
-        argv = [binary(), "run", "--json", *flags(settings), os.path.abspath(file) if file.startswith("-") else file]
+        argv = [binary(), "run", "--json", *flags({**settings, "run_dir": path}), last]
         begun = _started(argv, path, made, quiet, stdin)
         # At once, so that an interrupt finds somebody waiting.
         return begun.wait() if wait else begun
 
 
+@overload
+def map(
+    model: Union[AnyPath, type, Callable[..., Any]],
+    *inputs: Union[AnyPath, Iterable[AnyPath]],
+    out: AnyPath,
+    dry_run: Literal[True],
+    **options: Any,
+) -> None: ...
+@overload
 def map(
     model: Union[AnyPath, type, Callable[..., Any]],
     *inputs: Union[AnyPath, Iterable[AnyPath]],
@@ -92,14 +150,35 @@ def map(
     decode: Optional[str] = None,
     batch: Optional[int] = None,
     format: Optional[str] = None,
+    args: Optional[Mapping[str, Any]] = None,
+    set: Arguments = None,
     gpus: Union[str, int, Sequence[int], None] = None,
     lanes: Optional[int] = None,
     python: Optional[AnyPath] = None,
+    dry_run: Literal[False] = False,
     wait: bool = True,
     wait_for: Optional[str] = None,
     quiet: bool = False,
     **options: Any,
-) -> Run:
+) -> Run: ...
+def map(
+    model: Union[AnyPath, type, Callable[..., Any]],
+    *inputs: Union[AnyPath, Iterable[AnyPath]],
+    out: AnyPath,
+    decode: Optional[str] = None,
+    batch: Optional[int] = None,
+    format: Optional[str] = None,
+    args: Optional[Mapping[str, Any]] = None,
+    set: Arguments = None,
+    gpus: Union[str, int, Sequence[int], None] = None,
+    lanes: Optional[int] = None,
+    python: Optional[AnyPath] = None,
+    dry_run: bool = False,
+    wait: bool = True,
+    wait_for: Optional[str] = None,
+    quiet: bool = False,
+    **options: Any,
+) -> Optional[Run]:
     """Runs one model over many items, such as files, and keeps every result exactly once.
 
     >>> from pathlib import Path
@@ -109,20 +188,34 @@ def map(
     >>> counted.results(as_="list")
     [{'item': 'a.txt', 'result': 3}]
 
+    `args` are the model's arguments, by name, each with the type it has here (`"3"` stays text); `set` is the same:
+
+    >>> _ = Path("long.py").write_text("def long(texts, least): return [len(text) >= least for text in texts]")
+    >>> found = map("long.py:long", "a.txt", out="long", args={"least": 3}, decode="text", format="jsonl",
+    ...             gpus="none", quiet=True)
+    >>> found.results(as_="list")
+    [{'item': 'a.txt', 'result': True}]
+
     `model` is `"FILE.py:NAME"`, or a class or function. One that is defined in a notebook's cell is written to a file
     under `runs/cells` if it needs nothing that only the notebook has; otherwise the error says what that is.
     `inputs` are files, folders, patterns and so on, as `gpulane map` takes them, or lists of paths. `out` is a new
     directory for the results, and the run's own. The workers' Python is this one, unless `python` names another.
     Further `options` are those of the command line: `threads=8`, `max_failures="5%"`.
 
-    Shown, waited for and returned as by `run`.
+    Shown, waited for and returned as by `run`; `dry_run=True` prints how many items and workers there would be, starts
+    nothing and returns None.
     """
     words, listed = _inputs(inputs)
     settings: Dict[str, Any] = {"out": os.fspath(out), "decode": decode, "batch": batch, "format": format}
     settings.update(gpus=_gpus(gpus), lanes=lanes, wait=wait_for, python=python or sys.executable or None, **options)
-    argv = [binary(), "map", "--json", *flags(settings), "--", target_of(model), *words]
+    settings["set"] = words_of(args, set)
+    how = "--dry-run" if dry_run else "--json"
+    argv = [binary(), "map", how, *flags(settings), "--", target_of(model), *words]
     with _Stdin() as stdin:
         stdin.write("".join(f"{line}\n" for line in listed))
+        if dry_run:
+            tell(argv, stdin.file)
+            return None
         begun = start(argv, Path(out), quiet=quiet, stdin=stdin.file)
         return begun.wait() if wait else begun
 
@@ -149,8 +242,13 @@ def _of_command(
     command: Sequence[Any], sets: Mapping[str, Any], options: Dict[str, Any], name: Optional[str]
 ) -> Dict[str, Any]:
     """A plan with one stage, named as the program names it."""
-    if isinstance(command, (str, bytes)) or not command:
+    if isinstance(command, (str, bytes)) or (isinstance(command, Sequence) and not command):
         raise PlanError("command= is a list of words, never a shell's line: command=['python', 'train.py']")
+    if not isinstance(command, Sequence):
+        raise TypeError(f"command= is a list of words, not a {type(command).__name__}: command=['python', 'train.py']")
+    for word in command:
+        if word is None or isinstance(word, (bytes, Mapping, list, tuple)):
+            raise TypeError(f"{word!r} in command= is a {type(word).__name__}; words are text, numbers or paths")
     words = [os.fspath(word) if isinstance(word, os.PathLike) else str(word) for word in command]
     matrix: Dict[str, Any] = {key: _several(values) for key, values in sets.items()}
     for key in ("zip", "exclude", "include"):
@@ -216,13 +314,18 @@ def _inputs(inputs: Tuple[Any, ...]) -> Tuple[List[str], List[str]]:
         if isinstance(each, (str, os.PathLike)):
             words.append(os.fspath(each))
             continue
+        before = len(listed)
         listed += _paths(each)
-        if "@-" not in words:
+        if len(listed) > before and "@-" not in words:
             words.append("@-")
+    if not words:
+        raise PlanError("map has no items: every list of inputs that was given is empty")
     return words, listed
 
 
-def _paths(given: Iterable[Any]) -> Iterator[str]:
+def _paths(given: Any) -> Iterator[str]:
+    if isinstance(given, bytes) or not isinstance(given, Iterable):
+        raise PlanError(f"{given!r} is a {type(given).__name__}: inputs are paths, patterns, or lists of paths")
     for path in given:
         if not isinstance(path, (str, os.PathLike)):
             raise PlanError(f"{path!r} in a list of inputs is a {type(path).__name__}, not a path")

@@ -9,7 +9,7 @@ from typing import Any, List, Mapping, Tuple
 
 from ._errors import PlanError
 
-__all__ = ["name_in", "toml"]
+__all__ = ["name_in", "toml", "value_text"]
 
 _BARE = re.compile(r"[A-Za-z0-9_-]+\Z")
 _NAME = re.compile(r"""^[ \t]*name[ \t]*=[ \t]*(?:"((?:[^"\\]|\\.)*)"|'([^']*)')""", re.MULTILINE)
@@ -29,6 +29,11 @@ def toml(plan: Mapping[str, Any]) -> str:
         elif value is not None:
             simple.append(f"{_key(key)} = {_value(value, (str(key),))}")
     return "\n".join([*simple, *tables]) + "\n"
+
+
+def value_text(value: Any, place: str) -> str:
+    """One value; `place` is what it is called if it cannot be said."""
+    return _value(value, (place,))
 
 
 def name_in(text: str) -> str:
