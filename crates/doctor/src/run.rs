@@ -64,7 +64,9 @@ fn standing(story: &Story) -> Finding {
     let live = if story.live { "live" } else { "not live" };
     let finding = Finding::fine(TOPIC, format!("{} ({live}): {}", story.shown, parts.join(", ")));
     let items_failed = story.state.maps.iter().flatten().any(|map| map.failed > 0);
-    if (counts.failed + counts.skipped > 0 || items_failed) && !story.live {
+    // A map that stopped has its own advice; this might meet the same reason again.
+    let stopped = story.state.maps.iter().flatten().any(|map| map.advised().is_some());
+    if (counts.failed + counts.skipped > 0 || items_failed) && !story.live && !stopped {
         return finding
             .then(format!("gpulane resume {} --failed    # when the causes below are gone", story.shown));
     }

@@ -49,7 +49,7 @@ fn stopped(story: &Story, stage: &Stage, known: &MapState) -> Option<Finding> {
     let because = known.stopped.as_ref()?;
     let jobs = stage.job_ids().map(|job| story.plan.job_name(job)).collect();
     let finding = Finding::bad(MAP, format!("{} stopped: {because}", stage.name)).of(jobs);
-    Some(finding)
+    Some(known.advised().into_iter().fold(finding, Finding::then))
 }
 
 /// The items that failed, by reason. What the first of them tells of the file holds for all.
