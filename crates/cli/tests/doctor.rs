@@ -385,8 +385,8 @@ fn which_tool_names_every_case() {
 #[test]
 fn items_that_failed_are_told_by_reason() {
     let gpulane = gpulane();
-    let items: String = (0..40).map(|number| format!("item-{number}\n")).collect();
-    gpulane.workspace.file("items.txt", &items);
+    let items: Vec<String> = (0..40).map(|number| format!("item-{number}\n")).collect();
+    gpulane.workspace.file("items.txt", &items.concat());
     let model = "def one(item):\n    if item.endswith('7'):\n        raise ValueError(f'no {item}')\n    if item == 'item-5':\n        raise KeyError('five')\n    return 1\n\n\ndef Model(batch):\n    return [one(item) for item in batch]\n";
     assert_eq!(gpulane.map(model, &["@items.txt"], &["--decode", "value", "--workers", "1"]).code, 3);
     let (found, code) = findings(&gpulane, &["r"]);

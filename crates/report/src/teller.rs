@@ -2,7 +2,8 @@
 
 use gpulane_journal::RunDir;
 use gpulane_model::{
-    Attempt, Bytes, Event, FailReason, Failure, HangAction, JobId, Millis, Plan, Record, RunState, Stage,
+    Attempt, Bytes, Event, FailReason, Failure, HangAction, JobId, MapState, Millis, Plan, Record, RunState,
+    Stage,
 };
 
 use crate::clean::safe;
@@ -249,7 +250,7 @@ fn watch_kind(event: &Event) -> Option<Kind> {
 fn left_to_do(state: &RunState) -> String {
     let left = state.counts.pending + state.counts.running;
     let all_maps = state.maps.iter().all(Option::is_some);
-    let items: Option<u64> = state.maps.iter().flatten().map(|map| map.left()).sum();
+    let items: Option<u64> = state.maps.iter().flatten().map(MapState::left).sum();
     match items {
         Some(items) if items > 0 && (all_maps || left == 0) => items_text(items),
         _ => jobs(left),
