@@ -33,7 +33,7 @@ LINE = {
     "feed": {"model", "decode", "items"},
     "report": {"model", "core", "journal", "gpu"},
     "runtime": {"model", "core", "journal", "gpu", "witness", "decode", "items", "parts", "feed"},
-    "doctor": {"model", "core", "journal", "gpu", "witness"},
+    "doctor": {"model", "core", "journal", "gpu", "witness", "parts"},
     "cli": {"model", "plan", "core", "journal", "gpu", "witness", "items", "report", "runtime", "doctor"},
     "fake-nvml": {"model"},
     "testkit": {"model", "fake-nvml"},

@@ -381,3 +381,28 @@ fn which_tool_names_every_case() {
         assert!(told.stdout.contains(words), "{words} is missing in\n{}", told.stdout);
     }
 }
+
+#[test]
+fn items_that_failed_are_told_by_reason() {
+    let gpulane = gpulane();
+    let items: Vec<String> = (0..40).map(|number| format!("item-{number}\n")).collect();
+    gpulane.workspace.file("items.txt", &items.concat());
+    let model = "def one(item):\n    if item.endswith('7'):\n        raise ValueError(f'no {item}')\n    if item == 'item-5':\n        raise KeyError('five')\n    return 1\n\n\ndef Model(batch):\n    return [one(item) for item in batch]\n";
+    assert_eq!(gpulane.map(model, &["@items.txt"], &["--decode", "value", "--workers", "1"]).code, 3);
+    let (found, code) = findings(&gpulane, &["r"]);
+    assert_eq!(code, 3, "{found:#?}");
+    let told = about(&found, "bad", "items");
+    let reasons: Vec<&str> = told.lines().collect();
+    assert_eq!(reasons.len(), 2, "one finding for each reason: {told}");
+    assert!(
+        reasons[0].contains("4 items: ValueError: no item-") && reasons[0].contains("r/failed.jsonl"),
+        "{told}"
+    );
+    assert!(reasons[1].contains("1 item: KeyError: 'five'") && reasons[1].contains("it is item-5"), "{told}");
+    let text = gpulane.call(&["doctor", "r"]).stdout;
+    assert!(
+        text.contains("model: 5 of 40 items failed") && text.contains("gpulane resume r --failed"),
+        "{text}"
+    );
+    assert!(!text.contains("nothing is wrong"), "{text}");
+}

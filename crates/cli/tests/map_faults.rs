@@ -147,3 +147,47 @@ fn one_result_for_the_whole_batch_does_not_pass_for_one_each() {
     assert!(failed.len() >= 38, "all but those that were alone in their batch: {failed:?}");
     assert!(failed[0].1.contains("1 result"), "{failed:?}");
 }
+
+const SEVENS: &str = "def one(text):\n    if text.endswith('7'):\n        raise ValueError('seven')\n    return 1\n\n\ndef Model(batch):\n    return [one(text) for text in batch]\n";
+
+#[test]
+fn what_is_advised_after_a_change_is_not_refused_again() {
+    let gpulane = gpulane();
+    for number in 0..20 {
+        gpulane.workspace.file(&format!("texts/{number}.txt"), &number.to_string());
+    }
+    let finished = gpulane.map(SEVENS, &["texts"], &["--decode", "text", "--workers", "1"]);
+    assert_eq!(finished.code, 3, "{finished:?}");
+    gpulane.workspace.file("texts/more.txt", "x");
+    let refused = gpulane.call(&["resume", "r", "--failed"]);
+    assert_eq!(refused.code, 2, "{refused:?}");
+    assert!(refused.stderr.contains("goes on, 2 items to do"), "{}", refused.stderr);
+    assert_eq!(refused.stderr.matches("20 items when the run began").count(), 1, "{}", refused.stderr);
+    for told in
+        [&refused.stderr, &gpulane.call(&["status", "r"]).stdout, &gpulane.call(&["doctor", "r"]).stdout]
+    {
+        let last = told.lines().rfind(|line| line.contains("gpulane resume")).unwrap();
+        assert!(last.ends_with("/r --failed --accept-changes"), "{told}");
+    }
+    gpulane.workspace.file("model.py", &SEVENS.replace("'7'", "'8'"));
+    let model_too = gpulane.call(&["resume", "r", "--failed"]);
+    assert_eq!(model_too.code, 2, "{model_too:?}");
+    assert!(model_too.stderr.contains("/r --failed --accept-changes`"), "{model_too:?}");
+    let accepted = gpulane.call(&["resume", "r", "--failed", "--accept-changes"]);
+    assert_eq!(accepted.code, 0, "{accepted:?}");
+    assert_eq!((gpulane.rows().len(), gpulane.failed_items().len()), (20, 0));
+}
+
+#[test]
+fn an_item_that_crashes_its_worker_names_the_log_that_tells_how() {
+    let gpulane = gpulane();
+    list(&gpulane, 20);
+    let model = "import os\ndef Model(batch):\n    if 'item-7' in batch:\n        print('dying of', len(batch), flush=True)\n        os._exit(9)\n    return [1 for _ in batch]\n";
+    let finished = gpulane.map(model, &["@items.txt"], &["--decode", "value", "--workers", "1"]);
+    assert_eq!(finished.code, 3, "{finished:?}");
+    let failed = gpulane.failed_items();
+    let command = failed[0].1.split('`').nth(1).unwrap();
+    let words: Vec<&str> = command.split(' ').skip(1).collect();
+    let log = gpulane.call(&words);
+    assert!(log.stdout.contains("dying of 1"), "{command}: {log:?}");
+}

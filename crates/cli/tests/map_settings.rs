@@ -235,3 +235,32 @@ fn a_dry_run_says_what_would_happen() {
     );
     assert!(!gpulane.dir().exists());
 }
+
+#[test]
+fn a_map_that_is_done_changes_nothing_and_says_only_that() {
+    let gpulane = gpulane();
+    list(&gpulane, 20);
+    assert_eq!(gpulane.map(REPEAT, &["@items.txt"], &["--set", "times=1", "--workers", "1"]).code, 0);
+    let plan = std::fs::read_to_string(gpulane.dir().join("plan.json")).unwrap();
+    let over = gpulane.call(&["resume", "r", "--batch", "4"]);
+    assert_eq!(over.code, 4, "{over:?}");
+    assert!(over.stderr.contains("nothing to do") && !over.stderr.contains("from now on"), "{over:?}");
+    assert_eq!(std::fs::read_to_string(gpulane.dir().join("plan.json")).unwrap(), plan);
+}
+
+#[test]
+fn a_wrong_argument_takes_a_new_map() {
+    let gpulane = gpulane();
+    list(&gpulane, 20);
+    for given in ["tims=1", "end=?"] {
+        let _ = std::fs::remove_dir_all(gpulane.dir());
+        let finished = gpulane.map(REPEAT, &["@items.txt"], &["--set", given, "--workers", "1"]);
+        assert_eq!(finished.code, 3, "{finished:?}");
+        for told in
+            [&finished.stderr, &gpulane.call(&["status", "r"]).stdout, &gpulane.call(&["doctor", "r"]).stdout]
+        {
+            assert!(told.contains("gpulane map model.py:Model … --out ANOTHER"), "{told}");
+            assert!(!told.contains("--failed"), "it would meet the same model: {told}");
+        }
+    }
+}

@@ -6,6 +6,7 @@ mod failures;
 mod groups;
 mod hangs;
 mod incidents;
+mod maps;
 mod story;
 mod telling;
 mod waits;
@@ -33,6 +34,7 @@ pub fn run(dir: &RunDir) -> Vec<Finding> {
     };
     let mut found = vec![standing(&story)];
     found.extend(incidents::of_the_run(&story));
+    found.extend(maps::of(&story));
     found.extend(failures::of(&story));
     found.extend(hangs::of(&story));
     found.extend(failures::skipped(&story));
@@ -58,9 +60,13 @@ fn standing(story: &Story) -> Finding {
         let word = if word == "running" && !story.live { "cut off" } else { word };
         parts.push(format!("{count} {word}"));
     }
+    parts.extend(maps::counts(story));
     let live = if story.live { "live" } else { "not live" };
     let finding = Finding::fine(TOPIC, format!("{} ({live}): {}", story.shown, parts.join(", ")));
-    if counts.failed + counts.skipped > 0 && !story.live {
+    let items_failed = story.state.maps.iter().flatten().any(|map| map.failed > 0);
+    // A map that stopped has its own advice; this might meet the same reason again.
+    let stopped = story.state.maps.iter().flatten().any(|map| map.advised().is_some());
+    if (counts.failed + counts.skipped > 0 || items_failed) && !story.live && !stopped {
         return finding
             .then(format!("gpulane resume {} --failed    # when the causes below are gone", story.shown));
     }

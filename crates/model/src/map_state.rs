@@ -26,6 +26,20 @@ pub struct MapState {
 }
 
 impl MapState {
+    /// The command that its reason to stop advises, if it names one: the last in backquotes that starts or resumes something. Views
+    /// tell this one, and none of their own that would meet the same reason again.
+    pub fn advised(&self) -> Option<&str> {
+        const BEGINNINGS: [&str; 3] = ["`gpulane resume ", "`gpulane map ", "`gpulane run "];
+        let because = self.stopped.as_deref()?;
+        let at = BEGINNINGS.iter().filter_map(|beginning| because.rfind(beginning)).max()?;
+        because[at + 1..].split('`').next()
+    }
+
+    /// Items that are neither in results nor failed; `None`: they were not listed yet.
+    pub fn left(&self) -> Option<u64> {
+        self.items.map(|items| items.saturating_sub(self.settled))
+    }
+
     /// Takes in one event of this map.
     pub(crate) fn apply(&mut self, event: &Event) {
         match event {
@@ -60,6 +74,19 @@ mod tests {
 
     fn committed(commit: u64, rows: u64, failed: u64) -> Event {
         Event::BatchCommitted { stage: "map".into(), commit, part: None, rows, failed }
+    }
+
+    #[test]
+    fn what_a_reason_advises_is_the_last_command_that_goes_on() {
+        let advised = |because: &str| {
+            let map = MapState { stopped: Some(because.to_owned()), ..MapState::default() };
+            map.advised().map(str::to_owned)
+        };
+        let both =
+            "KeyError: `x; `gpulane logs r m/worker-0` tells more; mend it, then `gpulane resume r --failed`";
+        assert_eq!(advised(both).as_deref(), Some("gpulane resume r --failed"));
+        assert_eq!(advised("`gpulane resume` tries the missing ones"), None);
+        assert_eq!(MapState::default().advised(), None);
     }
 
     #[test]

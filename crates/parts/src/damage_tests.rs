@@ -8,7 +8,7 @@ use proptest::prelude::*;
 use serde_json::json;
 
 use crate::sample::{add, add_items, census, open, parts, results, three};
-use crate::{PartsError, Writer, forget_failed, read_commits};
+use crate::{PartsError, Writer, first_failures, forget_failed, read_commits};
 
 /// Two commits of three rows and a failure each.
 fn two_commits(dir: &Path) {
@@ -163,4 +163,22 @@ proptest! {
         }
         let _ = forget_failed(temp.path());
     }
+}
+
+#[test]
+fn a_look_at_failures_takes_the_first_and_what_is_whole() {
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("failed.jsonl");
+    fs::write(
+        &path,
+        "{\"item\":\"a\",\"reason\":\"x\"}\n{\"item\":\"b\",\"reason\":\"y\"}\n{\"item\":\"half",
+    )
+    .unwrap();
+    let names = |most| -> Vec<String> {
+        first_failures(temp.path(), most).unwrap().into_iter().map(|failure| failure.item).collect()
+    };
+    assert_eq!(names(1), ["a"]);
+    assert_eq!(names(10), ["a", "b"]);
+    fs::remove_file(&path).unwrap();
+    assert!(first_failures(temp.path(), 1).unwrap_err().to_string().contains("failed.jsonl"));
 }

@@ -1,7 +1,7 @@
 //! `failed.jsonl`, and reading commits again with the failures that belong to them.
 
 use std::fs::File;
-use std::io;
+use std::io::{self, BufRead as _, Read as _};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -84,6 +84,22 @@ fn read_failures(dir: &Path, range: std::ops::Range<u64>) -> Result<Vec<Failure>
         .map(|line| serde_json::from_slice(line).map_err(io::Error::other))
         .collect::<Result<_, _>>()
         .map_err(PartsError::io("understand", &path))
+}
+
+/// The first failures in the file, `most` at most, for a look at them. The map may be at work: what is not whole yet is left out.
+pub fn first_failures(dir: &Path, most: usize) -> Result<Vec<Failure>, PartsError> {
+    /// Items and reasons may be long; nobody looks at more than this.
+    const MOST_BYTES: u64 = 64 << 20;
+    let path = dir.join(NAME);
+    let file = File::open(&path).map_err(PartsError::io("read", &path))?;
+    let lines = io::BufReader::new(file.take(MOST_BYTES)).split(b'\n').take(most);
+    let mut found = Vec::new();
+    for line in lines {
+        let line = line.map_err(PartsError::io("read", &path))?;
+        let Ok(failure) = serde_json::from_slice(&line) else { break };
+        found.push(failure);
+    }
+    Ok(found)
 }
 
 /// Unsettles every item that failed and empties `failed.jsonl`; how many these are. For a directory nobody

@@ -35,6 +35,6 @@ mod schema_tests;
 pub use bits::Bits;
 pub use block::{Block, Column, Data, Element};
 pub use error::PartsError;
-pub use failures::{Failure, Recorded, forget_failed, read_commits};
+pub use failures::{Failure, Recorded, first_failures, forget_failed, read_commits};
 pub use gpulane_model::Format;
 pub use writer::{Commit, Pending, Settled, Writer};

@@ -27,6 +27,9 @@ pub(crate) fn resolve(stages: &[RawStage], problems: &mut Problems<'_>) -> Vec<R
     let names = Names::of(stages, problems);
     let references: Vec<References> = stages.iter().map(|stage| of_stage(stage, &names, problems)).collect();
     report_cycles(stages, &references, problems);
+    for (index, stage) in stages.iter().enumerate() {
+        check_inputs(index, stage, &references, &names, problems);
+    }
     references
 }
 
@@ -126,6 +129,57 @@ fn other_stages(own: Option<&str>, names: &Names<'_>) -> String {
     }
     known.sort_unstable();
     format!("stages: {}", known.join(", "))
+}
+
+/// A map over what another stage makes must come after that stage: otherwise both start at once, and it finds nothing, or a part of it.
+fn check_inputs(
+    index: usize,
+    stage: &RawStage,
+    references: &[References],
+    names: &Names<'_>,
+    problems: &mut Problems<'_>,
+) {
+    let Some(map) = &stage.settings.map else { return };
+    let mut told = HashSet::new();
+    for input in &map.value.input {
+        let Some((folder, maker)) = maker(input) else { continue };
+        let Some(&made_by) = names.ids.get(maker) else { continue };
+        if made_by == index || comes_after(index, made_by, references) || !told.insert(maker) {
+            continue;
+        }
+        // Inputs keep no places of their own; a text that is written with escapes is shown by the whole map.
+        let written = format!("{folder}{maker}");
+        let at = problems.raw(&map.span).and_then(|text| text.find(&written)).map(|at| map.span.start + at);
+        let span = at.map_or_else(|| map.span.clone(), |at| at..at + written.len());
+        problems
+            .error(&span, format!("`input` names what stage `{maker}` makes, but does not wait for it"))
+            .label("not there yet when the map starts")
+            .help(format!("write `after = [\"{maker}\"]` in this stage, beside `map`"));
+    }
+}
+
+/// The stage in `{run}/jobs/STAGE/…` or `{run}/maps/STAGE/…`, and what stands before it.
+fn maker(input: &str) -> Option<(&'static str, &str)> {
+    ["{run}/jobs/", "{run}/maps/"].into_iter().find_map(|folder| {
+        let (_, rest) = input.split_once(folder)?;
+        Some((folder, rest.split('/').next()?))
+    })
+}
+
+/// Whether a stage waits for another, be it by way of others.
+fn comes_after(stage: usize, other: usize, references: &[References]) -> bool {
+    let (mut seen, mut open) = (HashSet::from([stage]), vec![stage]);
+    while let Some(at) = open.pop() {
+        for (target, _) in &references[at].spans {
+            if target.index() == other {
+                return true;
+            }
+            if seen.insert(target.index()) {
+                open.push(target.index());
+            }
+        }
+    }
+    false
 }
 
 /// Most circles that are reported: in a large tangle each edge closes another one.

@@ -6,7 +6,7 @@ mod support;
 
 use gpulane_model::{Bytes, Format, NanPolicy, Plan, Tolerance};
 use gpulane_plan::{MapLine, Override, change_map, map_line};
-use support::{line, names, plan, settings, summary};
+use support::{checked, line, names, plan, settings, summary};
 
 const MAP: &str = "[[stage]]\nname = \"embed\"\nmap = { model = \"e.py:E\", input = [\"*.jpg\"] }\n";
 
@@ -74,6 +74,30 @@ fn what_a_map_cannot_have_is_said() {
     for (text, expected) in table {
         let found = summary(&text);
         assert!(found.iter().any(|line| line.contains(expected)), "{text}\n{expected}\n{found:#?}");
+    }
+}
+
+#[test]
+fn a_map_over_what_another_stage_makes_must_wait_for_it() {
+    let before = "[[stage]]\nname = \"make\"\ncommand = [\"x\"]\n[[stage]]\nname = \"mid\"\ncommand = [\"x\"]\nafter = [\"make\"]\n";
+    let of = |input: &str, after: &str| format!("{before}{}after = {after}\n", MAP.replace("*.jpg", input));
+    let expected = "`input` names what stage `make` makes, but does not wait for it";
+    for input in
+        ["{run}/jobs/make/a/out/*.jpg", "@{run}/jobs/make/a/out/list.txt", "{run}/maps/make/part-0.jsonl:x"]
+    {
+        let text = of(input, "[]");
+        let found = checked(&text).diagnostics;
+        assert_eq!(found.len(), 1, "{found:#?}");
+        assert_eq!(found[0].message, expected);
+        assert!(text[found[0].span.clone().unwrap()].ends_with("/make"), "{found:#?}");
+    }
+    for (input, after) in [
+        ("{run}/jobs/make/a/out/*.jpg", "[\"make\"]"),
+        ("{run}/jobs/make/a/out/*.jpg", "[\"mid\"]"),
+        ("{run}/jobs/*/a/out/*.jpg", "[]"),
+        ("jobs/make/*.jpg", "[]"),
+    ] {
+        assert_eq!(summary(&of(input, after)), [""; 0], "{input} {after}");
     }
 }
 

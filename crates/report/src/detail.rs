@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 use crate::clean::safe;
 use crate::lanes::lane_label;
 use crate::look::Look;
+use crate::map_words::again;
 use crate::palette::{Palette, Style};
 use crate::phase::Snapshot;
 use crate::standing::{Standing, standing};
@@ -123,7 +124,7 @@ fn next(of: &Snapshot<'_>, job: JobId, name: &str) -> Option<(&'static str, Stri
             Some(("go on", format!("gpulane resume {run}")))
         }
         JobStatus::Failed(_) | JobStatus::Skipped(_) if !of.live => {
-            Some(("try it again", format!("gpulane resume {run} --failed")))
+            Some(("try it again", again(of.state, &run)))
         }
         JobStatus::Succeeded { .. } | JobStatus::Failed(_)
             if log_of(of.dir, of.plan, of.state, job).is_some() =>

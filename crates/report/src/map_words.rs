@@ -1,11 +1,14 @@
 //! What is said of maps: events in lines, and the last words.
 
 use gpulane_journal::RunDir;
-use gpulane_model::{Event, MapStage, MapState, Plan, RunState, Stage};
+use gpulane_model::{Event, FailReason, Failure, JobId, MapStage, MapState, Plan, RunState, Stage};
 
 use crate::clean::safe;
 use crate::palette::{Palette, Style};
-use crate::text::{number, shell, shown};
+use crate::text::{fit, number, shell, shown};
+
+/// Columns of the reason why a map stopped, in the line that says so.
+const STOPPED: usize = 80;
 
 /// A map's event in a line; `None`: it is no event of a map, or not worth one.
 pub(crate) fn map_line(event: &Event, palette: Palette) -> Option<String> {
@@ -30,7 +33,8 @@ pub(crate) fn map_line(event: &Event, palette: Palette) -> Option<String> {
             format!("{sign} {stage}: {results}{failed}; {}", safe(summary))
         }
         Event::MapStopped { stage, because } => {
-            format!("{} {stage} stopped: {}", palette.cross(), safe(because))
+            // The whole of it, with what to do, stands at the end.
+            format!("{} {stage} stopped: {}", palette.cross(), fit(&safe(because), STOPPED, palette.dots()))
         }
         Event::MapReopened { stage } => format!("{stage}: items that failed are tried again"),
         Event::WorkerRestarted { job, because, .. } => {
@@ -71,6 +75,19 @@ pub(crate) fn is_lone(plan: &Plan) -> bool {
 /// Items of all maps that failed.
 pub(crate) fn items_failed(state: &RunState) -> u64 {
     state.maps.iter().flatten().map(|map| map.failed).sum()
+}
+
+/// The command that tries again what failed: what a map that stopped advises, since another may meet the same reason.
+pub(crate) fn again(state: &RunState, run: &str) -> String {
+    let advised = state.maps.iter().flatten().find_map(|map| map.advised());
+    advised.map_or_else(|| format!("gpulane resume {run} --failed"), |command| safe(command).into_owned())
+}
+
+/// Whether the job failed for no other reason than that its map stopped, which is told of the map.
+pub(crate) fn fell_with_its_map(plan: &Plan, state: &RunState, job: JobId, failure: &Failure) -> bool {
+    let map = state.maps[plan.job(job).stage.index()].as_ref();
+    failure.reason == FailReason::Stopped
+        && map.is_some_and(|map| map.items.is_some() && map.stopped.is_some())
 }
 
 /// `1 item`, `40,000 items`.
@@ -121,8 +138,7 @@ pub(crate) fn closing(
         }
     }
     if items_failed(state) > 0 && state.counts.failed == 0 {
-        let run = shell(&shown(dir.root()));
         let what = palette.paint(Style::Dim, "again:   ");
-        lines.push(format!("  {what} gpulane resume {run} --failed"));
+        lines.push(format!("  {what} {}", again(state, &shell(&shown(dir.root())))));
     }
 }

@@ -7,7 +7,7 @@ use crate::frame::put_bar;
 use crate::gpu_words::gpu_troubles;
 use crate::lanes::{lane_label, machine_text};
 use crate::look::Look;
-use crate::map_words::{closing, is_lone, maps_of};
+use crate::map_words::{again, closing, is_lone, maps_of};
 use crate::maps::maps;
 use crate::pace::slot;
 use crate::palette::{Palette, Style, job_style};
@@ -285,7 +285,7 @@ fn next(of: &Snapshot<'_>, palette: Palette) -> String {
     let to_do = of.state.counts.pending + of.state.counts.running;
     let (what, command) = match phase {
         Phase::Starting | Phase::Running | Phase::Waiting => ("watch it", format!("gpulane watch {run}")),
-        Phase::Failed => ("try what failed again", format!("gpulane resume {run} --failed")),
+        Phase::Failed => ("try what failed again", again(of.state, &run)),
         Phase::Succeeded => return String::new(),
         _ if phase.can_resume() => (
             if to_do > 0 { &*format!("go on with the {} left", jobs(to_do)) } else { "go on" },

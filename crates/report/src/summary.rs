@@ -80,7 +80,11 @@ fn failures(of: &Summed<'_>, run: &str, lines: &mut Vec<String>) {
         JobStatus::Failed(failure) => Some((job, failure)),
         _ => None,
     });
-    for (job, failure) in failed.take(FAILURES) {
+    let failed =
+        failed.filter(|(job, failure)| !map_words::fell_with_its_map(of.plan, of.state, *job, failure));
+    let failed: Vec<_> = failed.collect();
+    let more = failed.len().saturating_sub(FAILURES);
+    for (job, failure) in failed.into_iter().take(FAILURES) {
         lines.push(String::new());
         let name = of.palette.paint(Style::Bold, &of.plan.job_name(job));
         lines.push(format!("{} {name} {}", of.palette.cross(), final_failure(of.state, job, failure)));
@@ -103,7 +107,6 @@ fn failures(of: &Summed<'_>, run: &str, lines: &mut Vec<String>) {
         }
         lines.push(format!("  {}", of.palette.paint(Style::Dim, &shown(&log))));
     }
-    let more = (of.state.counts.failed as usize).saturating_sub(FAILURES);
     if more > 0 {
         lines.push(String::new());
         lines.push(format!("{} and {more} more failed: gpulane status {run} --all", of.palette.dots()));
@@ -114,7 +117,14 @@ fn skips(of: &Summed<'_>, lines: &mut Vec<String>) {
     if of.brief || of.state.counts.skipped == 0 {
         return;
     }
-    let reasons = standing::skips(of.plan, of.state);
+    let mut reasons = standing::skips(of.plan, of.state);
+    // Workers that were not started any more: that is told of their map.
+    let stopped =
+        |because: &str| of.state.maps.iter().flatten().any(|map| map.stopped.as_deref() == Some(because));
+    reasons.retain(|(because, ..)| !stopped(because));
+    if reasons.is_empty() {
+        return;
+    }
     lines.push(String::new());
     for (because, n, first) in reasons.iter().take(REASONS) {
         let who = if *n == 1 { of.plan.job_name(*first) } else { jobs(*n) };
@@ -216,7 +226,7 @@ fn next(of: &Summed<'_>, end: &End, run: &str, lines: &mut Vec<String>) {
     }
     let failed = of.state.counts.failed > 0;
     match end {
-        End::Finished if failed => tell("again:", format!("gpulane resume {run} --failed")),
+        End::Finished if failed => tell("again:", map_words::again(of.state, run)),
         End::Finished | End::Detached => {}
         End::Interrupted | End::EngineDied { .. } => {
             tell("go on:", format!("gpulane resume {run}"));

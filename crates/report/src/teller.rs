@@ -2,7 +2,8 @@
 
 use gpulane_journal::RunDir;
 use gpulane_model::{
-    Attempt, Bytes, Event, FailReason, Failure, HangAction, JobId, Millis, Plan, Record, RunState, Stage,
+    Attempt, Bytes, Event, FailReason, Failure, HangAction, JobId, MapState, Millis, Plan, Record, RunState,
+    Stage,
 };
 
 use crate::clean::safe;
@@ -10,7 +11,7 @@ use crate::frame::extent;
 use crate::gpu_words::gpu_line;
 use crate::lanes::machine_text;
 use crate::look::Look;
-use crate::map_words::{is_told_by_map, map_line};
+use crate::map_words::{is_told_by_map, items_text, map_line};
 use crate::palette::{Palette, Style};
 use crate::screen::Screen;
 use crate::text::{fit, jobs, number, seconds, shown};
@@ -132,9 +133,8 @@ impl Teller {
     /// Tells the heading of a resumed run that waits, and what came behind it.
     fn open(&mut self, state: &RunState, screen: &mut Screen) {
         let Some(Opening { name, machine, lines, .. }) = self.opening.take() else { return };
-        let left = state.counts.pending + state.counts.running;
         let name = self.palette.paint(Style::Bold, &name);
-        screen.line(&format!("{name}: goes on, {} to do on {machine}", jobs(left)));
+        screen.line(&format!("{name}: goes on, {} to do on {machine}", left_to_do(state)));
         for line in &lines {
             screen.line(line);
         }
@@ -246,13 +246,25 @@ fn watch_kind(event: &Event) -> Option<Kind> {
     }
 }
 
+/// `4 jobs`; `3 items` where workers of maps are all there is: how many of them there are says nothing.
+fn left_to_do(state: &RunState) -> String {
+    let left = state.counts.pending + state.counts.running;
+    let all_maps = state.maps.iter().all(Option::is_some);
+    let items: Option<u64> = state.maps.iter().flatten().map(MapState::left).sum();
+    match items {
+        Some(items) if items > 0 && (all_maps || left == 0) => items_text(items),
+        _ => jobs(left),
+    }
+}
+
 /// What an engine tells of the past before it starts anything.
 fn belongs_to_opening(event: &Event) -> bool {
     match event {
         Event::JobSucceeded { .. }
         | Event::JobRetrying { .. }
         | Event::JobRequeued { .. }
-        | Event::JobSkipped { .. } => true,
+        | Event::JobSkipped { .. }
+        | Event::MapReopened { .. } => true,
         Event::JobFailed { failure, .. } => failure.reason == FailReason::Lost,
         _ => false,
     }

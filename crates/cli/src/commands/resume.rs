@@ -28,7 +28,8 @@ pub(crate) fn resume(args: &Resume) -> ExitCode {
     if !args.accept_changes && !is_unchanged(&dir, &plan, args.failed) {
         return ExitCode::BadInput;
     }
-    let plan = match settings::changed(&dir, plan, &args.map) {
+    let over = is_over(&dir, &plan, args.failed);
+    let plan = match settings::changed(&dir, plan, &args.map, over) {
         Ok(plan) => plan,
         Err(code) => return code,
     };
@@ -74,9 +75,19 @@ fn is_unchanged(dir: &RunDir, plan: &Plan, failed_too: bool) -> bool {
     let changed = gpulane_runtime::changed_maps(dir, plan, due);
     if !changed.is_empty() {
         say::error(gpulane_runtime::not_the_same(&changed));
-        say::hint(gpulane_runtime::way_out(dir.root()));
+        say::hint(gpulane_runtime::way_out(dir.root(), failed_too));
     }
     changed.is_empty()
+}
+
+/// Whether nothing is left to do. The engine says so; nothing must be changed or promised before.
+fn is_over(dir: &RunDir, plan: &Plan, failed_too: bool) -> bool {
+    let Ok(state) = fold(dir, plan) else { return false };
+    let mut maps = state.maps.iter().flatten();
+    let open_maps = maps.any(|map| map.finished.is_none() || failed_too && map.failed > 0);
+    let counts = state.counts;
+    let again = if failed_too { counts.failed + counts.skipped } else { 0 };
+    !open_maps && counts.pending + counts.running + again == 0
 }
 
 /// The plan with as many workers for its maps as there are places for now: this may be another machine. A run that cannot be

@@ -11,8 +11,14 @@ use gpulane_plan::Override;
 use crate::args::MapChanges;
 use crate::{maps, say};
 
-/// The plan with what was asked for changed in all its maps, frozen anew. What is wrong, and what has changed, has been said.
-pub(super) fn changed(dir: &RunDir, plan: Arc<Plan>, asked: &MapChanges) -> Result<Arc<Plan>, ExitCode> {
+/// The plan with what was asked for changed in all its maps, frozen anew. What is wrong, and what has changed, has been said. If all is
+/// `over`, nothing changes.
+pub(super) fn changed(
+    dir: &RunDir,
+    plan: Arc<Plan>,
+    asked: &MapChanges,
+    over: bool,
+) -> Result<Arc<Plan>, ExitCode> {
     let (given, fixed) = (asked.given(), asked.fixed());
     if given.is_empty() && fixed.is_empty() {
         return Ok(plan);
@@ -51,7 +57,7 @@ pub(super) fn changed(dir: &RunDir, plan: Arc<Plan>, asked: &MapChanges) -> Resu
     if !sound {
         return Err(ExitCode::BadInput);
     }
-    if told.is_empty() {
+    if told.is_empty() || over {
         return Ok(plan);
     }
     if let Err(error) = dir.freeze(&changed) {

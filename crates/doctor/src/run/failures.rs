@@ -26,6 +26,7 @@ struct Group<'a> {
 /// Every job that failed for good, hangs aside.
 pub(super) fn of(story: &Story) -> Vec<Finding> {
     let failed = story.plan.job_ids().filter_map(|job| match &story.state.job(job).status {
+        JobStatus::Failed(failure) if told_of_map(story, job, failure) => None,
         JobStatus::Failed(failure) => Some((causes::of(story, job, failure)?, (job, &**failure))),
         _ => None,
     });
@@ -36,6 +37,16 @@ pub(super) fn of(story: &Story) -> Vec<Finding> {
             Group { story, jobs: &jobs, names }.told(&cause)
         })
         .collect()
+}
+
+/// Whether it failed for no other reason than that its map stopped, which is told of the map.
+fn told_of_map(story: &Story, job: JobId, failure: &Failure) -> bool {
+    let map = story.state.maps[story.plan.job(job).stage.index()].as_ref();
+    failure.reason == FailReason::Stopped && map.is_some_and(|map| map.stopped.is_some())
+}
+
+fn is_why_a_map_stopped(story: &Story, because: &str) -> bool {
+    story.state.maps.iter().flatten().any(|map| map.stopped.as_deref() == Some(because))
 }
 
 impl Group<'_> {
@@ -176,6 +187,7 @@ impl Group<'_> {
 /// Jobs that will not run, because of whom. Those that each follow a job that failed are one group.
 pub(super) fn skipped(story: &Story) -> Vec<Finding> {
     let skipped = story.plan.job_ids().filter_map(|job| match &story.state.job(job).status {
+        JobStatus::Skipped(because) if is_why_a_map_stopped(story, because) => None,
         JobStatus::Skipped(because) => {
             let follows = story.plan.job(job).source.is_some();
             let key = if follows { String::new() } else { because.to_string() };

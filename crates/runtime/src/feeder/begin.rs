@@ -113,7 +113,11 @@ pub(crate) fn begin(asked: Asked, orders: &FeederOrders, telling: &Telling) -> R
         }
     };
     if !changed.is_empty() {
-        return Err(format!("{}. {}", sameness::not_the_same(&changed), sameness::way_out(&orders.dir)));
+        return Err(format!(
+            "{}. {}",
+            sameness::not_the_same(&changed),
+            sameness::way_out(&orders.dir, orders.failed_again)
+        ));
     }
     if !orders.opened {
         sameness::keep_model(&map, &base, &dir)?;

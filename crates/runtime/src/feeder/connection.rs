@@ -37,6 +37,8 @@ pub(crate) struct Connection {
     pub(crate) progress: Progress,
     /// `STAGE/worker-0`, for messages.
     pub(crate) job: String,
+    /// The attempt of that job: its log is kept under this number.
+    pub(crate) attempt: u32,
     /// Seconds its model has worked since it is there.
     pub(crate) model_seconds: f64,
     /// The same for copies to its device.
@@ -54,6 +56,7 @@ impl Connection {
         Ok(Self {
             progress: Progress::Strange,
             job: String::new(),
+            attempt: 0,
             model_seconds: 0.0,
             copy_seconds: 0.0,
             wait_seconds: 0.0,

@@ -40,9 +40,11 @@ impl Hub {
         let rows = self.tally.rows_before + self.writing.written.rows.load(Ordering::Relaxed);
         if self.task.map.max_failures.is_exceeded(failed, rows + failed) {
             self.end = Some(End::Stopped(format!(
-                "{failed} of {} items failed, more than the {} allowed by max_failures; failed.jsonl says which and why",
+                "{failed} of {} items failed, more than the {} allowed by max_failures; failed.jsonl says which and why. When that is \
+                 mended: `gpulane resume {} --failed`",
                 rows + failed,
                 self.task.map.max_failures,
+                self.task.run.display(),
             )));
             return;
         }
@@ -71,7 +73,8 @@ impl Hub {
                  resume {run} --failed`; `--max-failures 100%` goes on whatever fails"
             ),
             Hopeless::Deaths(deaths) => format!(
-                "{deaths} workers died in a row and nothing was done in between; `gpulane logs {run} {}` shows the last words",
+                "{deaths} workers died in a row and nothing was done in between; `{}` shows the last words. Mend the model, then \
+                 `gpulane resume {run} --failed`",
                 self.tally.last_death
             ),
         }

@@ -199,9 +199,10 @@ impl Hub {
             (true, false) => ", finished on the GPU",
             _ => "",
         };
+        let decoders =
+            if threads == 1 { "1 thread decodes".to_owned() } else { format!("{threads} threads decode") };
         self.telling.note(format!(
-            "{} threads decode `{decode}`{finish} into a ring of {} slots × {} = {}; the model is on {}",
-            threads,
+            "{decoders} `{decode}`{finish} into a ring of {} slots × {} = {}; the model is on {}",
             geometry.slots,
             Bytes(geometry.slot_bytes),
             Bytes(geometry.bytes()),

@@ -33,9 +33,9 @@ impl Hub {
                 self.on_gone(id);
             }
             FromWorker::Hello { role: Role::Loader, pid, .. } => self.on_loader(id, pid),
-            FromWorker::Hello { job, .. } => {
+            FromWorker::Hello { job, attempt, .. } => {
                 if let Some(worker) = self.workers.get_mut(&id) {
-                    worker.job = job;
+                    (worker.job, worker.attempt) = (job, attempt);
                     worker.progress = Progress::SettingUp;
                 }
                 let args = self.task.map.args.clone();
@@ -86,12 +86,32 @@ impl Hub {
         self.setup_failures.push(error.to_owned());
         let hopeful =
             |(other, worker): (&WorkerId, &Connection)| *other != id && worker.progress != Progress::Strange;
-        if self.setup_failures.len() >= SETUP_TRIES && !self.workers.iter().any(hopeful) {
-            let job = format!("{}/worker-0", self.task.stage.name);
+        let again = self.setup_failures.len() < SETUP_TRIES && !is_about_arguments(error);
+        if !again && !self.workers.iter().any(hopeful) {
+            let (run, stage) = (self.task.run.display(), &self.task.stage.name);
             self.end = Some(End::Stopped(format!(
-                "the model cannot be set up: {error}; its log has the traceback: `gpulane logs {} {job}`",
-                self.task.run.display()
+                "the model cannot be set up: {error}; its log has the traceback: `gpulane logs {run} {stage}/worker-0`; {}",
+                self.after_setup(error)
             )));
+        }
+    }
+
+    /// What to do about a model that cannot be set up. What it is made with stays as it was, so mending that takes a new map.
+    fn after_setup(&self, error: &str) -> String {
+        if !is_about_arguments(error) {
+            return format!("mend it, then `gpulane resume {} --failed`", self.task.run.display());
+        }
+        let map = &self.task.map;
+        if map.lone {
+            format!(
+                "what it is made with cannot change in this map: start it into another --out with the right `--set`: `gpulane map {} … \
+                 --out ANOTHER`",
+                map.model
+            )
+        } else {
+            "what it is made with cannot change in this run: mend `args` in the plan and start it anew: `gpulane run PLAN --run-dir \
+             ANOTHER`"
+                .to_owned()
         }
     }
 
@@ -147,7 +167,8 @@ impl Hub {
             return;
         }
         self.tally.deaths += 1;
-        self.tally.last_death = worker.job;
+        let log =
+            format!("gpulane logs {} {} --attempt {}", self.task.run.display(), worker.job, worker.attempt);
         self.prospects().on_death();
         let lost = self.books.on_gone(id, false);
         for poison in &lost.poison {
@@ -155,10 +176,11 @@ impl Hub {
                 self.slots.get(&poison.slot).and_then(|filled| filled.items.get(poison.entry as usize));
             if let Some(item) = item.cloned() {
                 let reason =
-                    "it brought down its worker, twice and alone; the worker's log says how".to_owned();
+                    format!("it brought down its worker, twice and alone: `{log}` shows the last words");
                 self.writing.put(Write::Failed(item, reason, Blame::Model));
             }
         }
+        self.tally.last_death = log;
         for slot in lost.free {
             self.free(slot);
         }
@@ -229,4 +251,11 @@ impl Hub {
             flow.tune(now, waited, workers);
         }
     }
+}
+
+/// Whether a model was given arguments that it does not take, or not those it needs: in the words of our own package, which looks before
+/// anything of the model runs.
+fn is_about_arguments(error: &str) -> bool {
+    error.contains("ModelError: ")
+        && ["takes no argument", "write --set "].iter().any(|words| error.contains(words))
 }

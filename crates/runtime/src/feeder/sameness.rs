@@ -113,11 +113,12 @@ pub fn not_the_same(changed: &[String]) -> String {
     )
 }
 
-/// How to go on all the same.
-pub fn way_out(run: &Path) -> String {
+/// How to go on all the same. `failed`: with what was asked for, the items that failed once more.
+pub fn way_out(run: &Path, failed: bool) -> String {
     format!(
-        "`gpulane resume {} --accept-changes` goes on with the items as they were listed and the model as it is now, results that \
-         are there stay as they are; or start a new map into another directory",
-        run.display()
+        "`gpulane resume {}{} --accept-changes` goes on with the items as they were listed and the model as it is now, results that \
+         are there stay as they are; or start a new map into another --out",
+        run.display(),
+        if failed { " --failed" } else { "" },
     )
 }
