@@ -46,6 +46,8 @@ pub struct JobState {
     pub failures: u32,
     /// It came to grief on a shared GPU: its next tries are alone on one.
     pub alone: bool,
+    /// Its last start was from a standby.
+    pub warm: bool,
     /// Unix time in milliseconds; so written because there may be a hundred thousand jobs.
     retry_at: Option<NonZeroU64>,
 }
@@ -148,7 +150,7 @@ pub struct RunState {
     pub suspected: HashMap<JobId, Suspicion>,
     /// How many jobs finished their work but did not exit as they should have.
     pub lingered: u32,
-    /// How many starts were from a standby.
+    /// How many jobs succeeded that had been started from a standby.
     pub warm: u32,
     /// By stage: how far its map has come; `None`: it is no map.
     pub maps: Vec<Option<MapState>>,
@@ -161,8 +163,14 @@ pub struct RunState {
 impl RunState {
     /// The state before the first event.
     pub fn new(plan: &Plan) -> Self {
-        let pending =
-            JobState { status: JobStatus::Pending, attempts: 0, failures: 0, alone: false, retry_at: None };
+        let pending = JobState {
+            status: JobStatus::Pending,
+            attempts: 0,
+            failures: 0,
+            alone: false,
+            warm: false,
+            retry_at: None,
+        };
         Self {
             jobs: vec![pending; plan.jobs.len()],
             counts: Counts {
@@ -293,11 +301,12 @@ impl RunState {
         self.suspected.remove(&id);
         match event {
             Event::JobStarted { attempt, lane, pid, warm, .. } => {
-                self.warm += u32::from(*warm);
+                job.warm = *warm;
                 job.attempts = job.attempts.max(attempt.0);
                 job.status = JobStatus::Running { lane: *lane, pid: *pid, since: time };
             }
             Event::JobSucceeded { attempt, seconds, peak_vram, .. } => {
+                self.warm += u32::from(job.warm);
                 job.attempts = job.attempts.max(attempt.0);
                 job.status = JobStatus::Succeeded { seconds: *seconds, peak_vram: *peak_vram };
             }
