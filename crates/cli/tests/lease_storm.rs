@@ -95,6 +95,8 @@ fn no_gpu_is_ever_booked_twice() {
             .unwrap()
             .flatten()
             .filter(|job| job.path().join("out").is_dir());
-        assert_eq!(done.count(), JOBS, "{}", run.display());
+        let journal = std::fs::read_to_string(run.join("journal.jsonl")).unwrap();
+        let failed: Vec<&str> = journal.lines().filter(|line| line.contains("\"job_failed\"")).collect();
+        assert_eq!(done.count(), JOBS, "{}: {failed:#?}", run.display());
     }
 }

@@ -346,12 +346,8 @@ impl Roster {
     /// Ends what belongs to a job that has already ended, and reaps what has. `true` while any orphan lives.
     pub(super) fn sweep(&mut self) -> bool {
         let orphans = self.orphans();
-        let strays: Vec<Pid> = orphans
-            .iter()
-            .filter(|(_, owner)| matches!(owner, Owner::Nobody | Owner::Unclear))
-            .filter(|(pid, _)| self.is_stray(*pid))
-            .map(|(pid, _)| *pid)
-            .collect();
+        let strays: Vec<Pid> =
+            orphans.iter().filter(|(pid, owner)| self.is_stray(*pid, *owner)).map(|(pid, _)| *pid).collect();
         if !strays.is_empty() {
             for process in Table::read().closure(&strays) {
                 tree::signal(&process, Signal::KILL);
@@ -360,10 +356,15 @@ impl Roster {
         !orphans.is_empty()
     }
 
-    /// Bears this run's tag, but no running job is its owner. What bears none may be anybody's who is there.
-    fn is_stray(&self, pid: Pid) -> bool {
-        let nobody = self.running.is_empty() && self.standbys.is_empty();
-        nobody || tree::tag_of(pid).is_some_and(|tag| tag.run == self.run)
+    /// Bears this run's tag, but no running job is its owner. What bears none, or cannot be told yet, may be anybody's who is
+    /// there.
+    fn is_stray(&self, pid: Pid, owner: Owner) -> bool {
+        let nobody_is_there = self.running.is_empty() && self.standbys.is_empty();
+        match owner {
+            Owner::Nobody => nobody_is_there || tree::tag_of(pid).is_some_and(|tag| tag.run == self.run),
+            Owner::Unclear => nobody_is_there,
+            _ => false,
+        }
     }
 
     /// Our living children that are no job's main process, each with its job where that can be told.
