@@ -198,10 +198,12 @@ fn narrow(flat: &[i16], across: &Weights, pixels: &mut [u8]) {
 /// From every start, the row goes on for [`TAPS`] samples.
 #[inline]
 #[target_feature(enable = "avx2")]
+// SAFETY: reads rows without asking where they end; what the caller must see to stands above.
 unsafe fn eight(row: &[i16], starts: &[usize; STEP], taps: &[[i16; TAPS]; STEP]) -> __m256i {
     let pair = |at: usize| {
-        // SAFETY: the caller's promise.
-        let (low, high) = unsafe { (window(row, starts[at]), window(row, starts[at + 4])) };
+        let (low, high) = (row.as_ptr().wrapping_add(starts[at]), row.as_ptr().wrapping_add(starts[at + 4]));
+        // SAFETY: the caller's promise: so many samples may be read from each start.
+        let (low, high): (&[i16; TAPS], &[i16; TAPS]) = unsafe { (&*low.cast(), &*high.cast()) };
         _mm256_madd_epi16(two(low, high), two(&taps[at], &taps[at + 4]))
     };
     let first = _mm256_hadd_epi32(pair(0), pair(1));
@@ -209,15 +211,6 @@ unsafe fn eight(row: &[i16], starts: &[usize; STEP], taps: &[[i16; TAPS]; STEP])
     let sums = _mm256_hadd_epi32(first, second);
     // Seven bits and the weights' fourteen go, rounded.
     _mm256_srai_epi32::<21>(_mm256_add_epi32(sums, _mm256_set1_epi32(1 << 20)))
-}
-
-/// # Safety
-///
-/// From `start`, the row goes on for [`TAPS`] samples.
-#[inline]
-unsafe fn window(row: &[i16], start: usize) -> &[i16; TAPS] {
-    // SAFETY: the caller's promise.
-    unsafe { &*row.as_ptr().add(start).cast() }
 }
 
 /// One sample of the result, as [`eight`] makes them.
