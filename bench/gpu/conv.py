@@ -18,26 +18,26 @@ def train(config):
     torch.use_deterministic_algorithms(True)
     images = torch.randn(256, 3, 32, 32, device="cuda")
     torch.cuda.synchronize()
-    kernel = time.monotonic()
+    kernel = time.time()
     labels = images.mean((1, 2, 3)).gt(0).long()
     layers = [torch.nn.Conv2d(3, 32, 3, 2), torch.nn.ReLU(), torch.nn.Conv2d(32, 64, 3, 2), torch.nn.ReLU()]
     net = torch.nn.Sequential(*layers, torch.nn.Flatten(), torch.nn.Linear(64 * 49, 2)).cuda()
     optimizer = torch.optim.SGD(net.parameters(), lr=0.01, momentum=0.9)
-    begun = time.monotonic()
+    begun = time.time()
     for _ in range(config["steps"]):
         loss = torch.nn.functional.cross_entropy(net(images), labels)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
     torch.cuda.synchronize()
-    rate = config["steps"] / (time.monotonic() - begun)
+    rate = config["steps"] / (time.time() - begun)
     bits = b"".join(one.detach().cpu().numpy().tobytes() for one in net.parameters())
     return {"kernel": kernel, "rate": rate, "weights": hashlib.sha256(bits).hexdigest()}
 
 
 def pretend(config):
     """The same without torch."""
-    kernel = time.monotonic()
+    kernel = time.time()
     state = config["seed"]
     for _ in range(config["steps"]):
         state = (state * 6364136223846793005 + 1442695040888963407) % (1 << 64)
@@ -47,7 +47,7 @@ def pretend(config):
 
 def main(config, out):
     """One job."""
-    entered = time.monotonic()
+    entered = time.time()
     noted = pretend(config) if config["dry"] else train(config)
-    noted.update(entered=entered, done=time.monotonic())
+    noted.update(entered=entered, done=time.time())
     (out / "notes.json").write_text(json.dumps(noted))

@@ -18,6 +18,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
+from typing import Any
 
 HERE = Path(__file__).resolve().parent
 EXAMPLES = HERE.parent.parent / "examples" / "map"
@@ -60,9 +61,21 @@ def make_data() -> None:
     for number in range(12):
         pixels = (glow + random.normal(400, 30, glow.shape)).clip(0, 65535).astype("<u2")
         write_tiff(Path(f"plate/{number}.tif"), [pixels])
-        spots = random.poisson(200, (16, 128, 128)).astype("<u2")
-        spots[:, 40:44, 40:44] += 4000
-        write_tiff(Path(f"stacks/{number}.tif"), list(spots))
+        write_tiff(Path(f"stacks/{number}.tif"), list(spots(random)))
+
+
+def spots(random: Any) -> Any:
+    """Points of light as a microscope sees them: blurred by what the example takes off again, and with the noise of light."""
+    import numpy
+
+    shape, sigmas = (16, 128, 128), (2.5, 1.5, 1.5)
+    light = numpy.full(shape, 20.0)
+    light[tuple(random.integers(0, side, 60) for side in shape)] += 200_000
+    for axis, (side, sigma) in enumerate(zip(shape, sigmas)):
+        line = numpy.exp(-2 * (numpy.pi * sigma * numpy.fft.fftfreq(side)) ** 2)
+        spread = line.reshape([-1 if at == axis else 1 for at in range(3)])
+        light = numpy.fft.ifft(numpy.fft.fft(light, axis=axis) * spread, axis=axis).real
+    return random.poisson(light.clip(0)).astype("<u2")
 
 
 def write_tiff(path: Path, pages: list) -> None:
@@ -120,7 +133,9 @@ def deconvolution(binary: str) -> None:
 
     rows = mapped(binary, "deconvolution.py:Deconvolution", "stacks/*.tif", SHARP="sharp")
     check("deconvolution: a row for each stack", len(rows) == 12, len(rows))
-    check("deconvolution: 16 pages, sharper than before", all(r["pages"] == 16 and r["sharper"] > 1.2 for r in rows))
+    sharper = sorted(round(row["sharper"], 2) for row in rows)
+    right = all(row["pages"] == 16 and row["sharper"] > 1.2 for row in rows)
+    check("deconvolution: 16 pages, sharper than before", right, sharper)
     for row in rows[:1]:
         check("deconvolution: the stack is there", numpy.load(f"sharp/{row['file']}").shape == (16, 128, 128))
 

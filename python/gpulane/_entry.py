@@ -10,22 +10,32 @@ Nothing here may depend on the file's folder: all that is needed is imported bef
 from __future__ import annotations
 
 import array
+import atexit
 import contextlib
+import ctypes
+import gc
+import importlib
 import importlib.util
 import inspect
 import json
 import os
+import select
 import sys
+import sysconfig
+import threading
 import time
 import traceback
 from pathlib import Path
-from types import TracebackType
+from types import FunctionType, ModuleType, TracebackType
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 __all__ = ["main"]
 
 STANDBY = "GPULANE_STANDBY"
 """Names the socket of a standby: a descriptor's number."""
+
+AHEAD = {"torch": "torch._dynamo"}
+"""What a library imports only when it is used: torch, with the first optimizer, some 900 modules."""
 
 LONGEST = 600
 """Characters of an error, and of its trace, that gpulane is told; the log has all of it. In JSON one may take 12 bytes,
@@ -55,6 +65,10 @@ class Standby:
             self._socket.send(json.dumps(word).encode())
         except OSError:
             os._exit(0)
+
+    def has_a_job(self) -> bool:
+        """Whether one has been sent already, or none can come any more."""
+        return bool(select.select([self._socket], [], [], 0)[0])
 
     def take_over(self) -> None:
         """Waits for a job and becomes its process; ends where none can come any more."""
@@ -269,6 +283,55 @@ class Hidden:
         os.environ.update(self._values)
 
 
+def _look_ahead() -> None:
+    """Imports what the job will import sooner or later. Whoever needs it and cannot have it will see why."""
+    for library, later in AHEAD.items():
+        if library in sys.modules:
+            with contextlib.suppress(Exception):
+                importlib.import_module(later)
+
+
+def _end() -> None:
+    """Ends the process after a job that went well, without taking the libraries apart: with torch that lasts a second, in
+    which the GPU stands idle, and the kernel frees all of it anyway. Whatever the job itself has made ends as ever:
+    threads are waited for, exit handlers run, globals dropped, files closed. Returns where that cannot be done."""
+    if any(name in os.environ for name in ("LD_PRELOAD", "CUDA_INJECTION64_PATH")):
+        return  # Profilers and their like write down what they saw when the process ends.
+    threading._shutdown()  # type: ignore[attr-defined]
+    with contextlib.suppress(BaseException):  # Each was shown already.
+        atexit._run_exitfuncs()
+    if threading.active_count() > 1:
+        return  # Daemon threads may use any of it; Python stops them before it ends.
+    gc.collect()
+    for module in _own_modules():
+        # The last first, since what is made later may need what was there before it when it goes.
+        for name in reversed(list(vars(module))):
+            if not name.startswith("__") and not isinstance(vars(module)[name], (ModuleType, FunctionType, type)):
+                vars(module)[name] = None
+    gc.collect()
+    try:
+        sys.stdout.flush()
+        sys.stderr.flush()
+    except (AttributeError, OSError, ValueError):
+        return  # Python has its own way to say so.
+    ctypes.CDLL(None).fflush(None)
+    os._exit(0)
+
+
+def _own_modules() -> List[Any]:
+    """The job's own code: neither installed, nor Python's, nor ours."""
+    ours, python = os.path.dirname(os.path.abspath(__file__)), sysconfig.get_path("stdlib")
+    found = []
+    for module in list(sys.modules.values()):
+        file = getattr(module, "__file__", None)
+        folder = os.path.dirname(os.path.abspath(file)) if isinstance(file, str) else ours
+        parts = folder.split(os.sep)
+        installed = "site-packages" in parts or "dist-packages" in parts
+        if not installed and not any((folder + os.sep).startswith(theirs + os.sep) for theirs in (ours, python)):
+            found.append(module)
+    return found
+
+
 def main() -> int:
     """Runs one job; the exit code."""
     words = sys.argv[1:]
@@ -292,14 +355,25 @@ def main() -> int:
         _report(error)
         return 1
     if standby is not None:
+        if not standby.has_a_job():
+            _look_ahead()
         standby.tell({"ready": {"seconds": time.monotonic() - begun}})
         standby.take_over()
+    quick = not alone and words[0] != "--worker"
+    if quick:
+        gc.freeze()  # What was imported stays: looking for garbage among it costs time, above all at the end.
     try:
         rest()
     except Exception as error:
         _report(error)
         return 1
-    return 0
+    else:
+        if quick:
+            with contextlib.suppress(Exception):  # Nothing here may fail a job that went well.
+                _end()
+        return 0
+    finally:
+        gc.unfreeze()
 
 
 if __name__ == "__main__":

@@ -161,6 +161,8 @@ class Machine:
         self.capturing: Optional[Graph] = None
         self.graphs: List[Graph] = []
         self.pools = 0
+        self.random_held = False
+        """By a capture that has not ended well: `torch.rand` would fail."""
         self.sync_mode = 0
         self.casts_cached = True
         self.no_grad = 0
@@ -461,14 +463,14 @@ def _cuda(machine: Machine, available: bool) -> Any:
         machine.sync_mode = mode
 
     class capture:  # noqa: N801 - as torch calls it
-        def __init__(self, graph: Graph, pool: Any, stream: Stream, capture_error_mode: str) -> None:
+        def __init__(self, graph: Graph, stream: Stream, capture_error_mode: str, pool: Any = None) -> None:
             self.graph, self.stream = graph, stream
             graph.pool, graph.stream = pool, stream
 
         def __enter__(self) -> None:
             synchronize()
             self.before, machine.current = machine.current, self.stream
-            machine.capturing = self.graph
+            machine.capturing, machine.random_held = self.graph, True
             machine.graphs.append(self.graph)
             machine.log.append(("capture", self.graph, self.stream))
 
@@ -476,7 +478,7 @@ def _cuda(machine: Machine, available: bool) -> Any:
             machine.capturing = None
             if self.graph.broken:  # As some versions do, the current stream is left behind.
                 raise RuntimeError("operation failed due to a previous error during capture")
-            machine.current = self.before
+            machine.current, machine.random_held = self.before, False
 
     return types.SimpleNamespace(
         is_available=lambda: available,

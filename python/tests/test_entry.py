@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import array
 import ast
+import gzip
 import json
 import os
 import socket
@@ -139,6 +140,63 @@ class Cold(Folder):
         self.assertIn("gpulane.config() was called while the file is imported", refused.stderr)
 
 
+class Ending(Folder):
+    """What a job has made ends as it does in any Python program, though the libraries are not taken apart."""
+
+    LOUD = (
+        "import json, os\n"
+        "class Loud:\n"
+        "    def __init__(self, name): self.name = name\n"
+        "    def __del__(self, write=os.write): write(1, f'{PREFIX} {self.name}\\n'.encode())\n"
+        "PREFIX = 'gone:'\n"
+    )
+
+    def test_all_that_is_the_jobs_own_is_ended(self) -> None:
+        self.write("LOG = open('helper.txt', 'w')\n", "helper.py")
+        self.write(
+            self.LOUD + "import atexit, ctypes, gzip, threading, time, helper\n"
+            "HERE, ZIPPED = open('here.txt', 'w'), gzip.open('here.gz', 'wt')\n"
+            "loud, json.kept = Loud('global'), Loud('kept by a library')\n"
+            "atexit.register(print, 'at exit')\n"
+            "def late():\n"
+            "    time.sleep(0.3)\n"
+            "    print('a thread')\n"
+            "def main():\n"
+            "    cycle = [Loud('in a cycle')]\n"
+            "    cycle.append(cycle)\n"
+            "    for file in (HERE, ZIPPED, helper.LOG): file.write('all of it')\n"
+            "    ctypes.CDLL(None).printf(b'by C\\n')\n"
+            "    threading.Thread(target=late).start()\n"
+            "    print('main is over')\n"
+        )
+        done = self.cold("train.py:main", PYTHONUNBUFFERED="")
+        self.assertEqual((done.returncode, done.stderr), (0, ""))
+        said = ["a thread", "at exit", "by C", "gone: global", "gone: in a cycle", "main is over"]
+        self.assertEqual(sorted(done.stdout.splitlines()), said)
+        for name in ("here.txt", "helper.txt"):
+            self.assertEqual((self.folder / name).read_text(), "all of it", name)
+        self.assertEqual(gzip.decompress((self.folder / "here.gz").read_bytes()), b"all of it")
+
+    def test_python_ends_by_itself_where_that_is_safer(self) -> None:
+        daemon = "    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
+        for reason, more, line in [
+            ("a thread is left", {}, daemon),
+            ("a profiler", {"CUDA_INJECTION64_PATH": "libprofiler.so"}, "    pass\n"),
+        ]:
+            with self.subTest(reason):
+                self.write(
+                    self.LOUD + "import atexit, threading, time\njson.kept = Loud('kept by a library')\n"
+                    "atexit.register(print, 'once')\ndef main():\n" + line
+                )
+                done = self.cold("train.py:main", **more)
+                self.assertEqual((done.returncode, done.stderr), (0, ""))
+                self.assertEqual(done.stdout, "once\ngone: kept by a library\n")
+
+    def test_a_full_disk_is_not_a_success(self) -> None:
+        self.write("import sys\ndef main():\n    sys.stdout = open('/dev/full', 'w')\n    print('lost')\n")
+        self.assertEqual(self.cold("train.py:main").returncode, 120)
+
+
 class Waiting(Folder):
     """A standby, with this test in gpulane's place."""
 
@@ -237,6 +295,31 @@ class Waiting(Folder):
         self.start("train.py:main")
         self.hand_over(self.job())
         self.assertEqual(self.end(), (0, ["0.5\n", ""]))
+
+    def test_what_a_library_would_import_later_is_imported_ahead(self) -> None:
+        (self.folder / "torch").mkdir()
+        self.write("", "torch/__init__.py")
+        for importing, later, told in [
+            ("import torch", "", "True\n"),
+            ("", "", "False\n"),
+            ("import torch", "raise OSError('no such library')", "False\n"),
+        ]:
+            with self.subTest(importing=importing, later=later):
+                self.write(later, "torch/_dynamo.py")
+                self.write(f"{importing}\nimport sys\ndef main(): print('torch._dynamo' in sys.modules)\n")
+                self.start("train.py:main")
+                self.assertIn("ready", self.hear())
+                self.hand_over(self.job())
+                self.assertEqual(self.end(), (0, [told, ""]))
+
+    def test_a_job_that_is_there_already_does_not_wait_for_it(self) -> None:
+        (self.folder / "torch").mkdir()
+        self.write("", "torch/__init__.py")
+        self.write("raise SystemExit('not now')", "torch/_dynamo.py")
+        self.write("import time, torch; time.sleep(0.3)\ndef main(): print('ran')\n")
+        self.start("train.py:main")
+        self.hand_over(self.job())
+        self.assertEqual(self.end(), (0, ["ran\n", ""]))
 
     def test_says_why_it_cannot_be_imported(self) -> None:
         self.write("import no_such_module\n")

@@ -176,6 +176,20 @@ def _recover(torch: Any, graph: Any, stream: Any, pool: Any) -> None:
     except RuntimeError:
         # The error of the capture, told once more. If the GPU is really lost, this one says so.
         torch.cuda.synchronize(stream.device)
+    _free_random_numbers(torch, stream)
+
+
+def _free_random_numbers(torch: Any, stream: Any) -> None:
+    """A capture holds torch's random numbers until it ends well: after one that broke off `torch.rand` fails, and goes on
+    failing. So here is one that ends well."""
+    anything = torch.empty((2,), device=stream.device)
+    graph = torch.cuda.CUDAGraph()
+    try:
+        with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
+            anything[:1].copy_(anything[1:])
+        graph.reset()
+    except RuntimeError:
+        pass  # Within the caller's own capture, say: then they are the caller's to free.
 
 
 def _first_line(error: BaseException) -> str:
