@@ -1,7 +1,7 @@
 #!/usr/bin/env python3
 """Warm standbys on a real GPU: 13 short trainings, cold and warm, one at a time and four at a time with MPS.
 
-    bench/gpu/standbys.py GPULANE [--jobs N] [--seconds S] [--rounds R] [--cpu]
+    bench/gpu/standbys.py GPULANE [--jobs N] [--seconds S | --steps N] [--rounds R] [--only WORD] [--cpu]
 
 Needs torch. Each job notes when its function was entered, when its first kernel had run and when it was done; gpulane's journal tells
 when its process had ended. So the gap from one job's exit to the next one's first kernel can be told apart from the training. Results
@@ -29,6 +29,8 @@ PARSER = argparse.ArgumentParser()
 PARSER.add_argument("gpulane")
 PARSER.add_argument("--jobs", type=int, default=13)
 PARSER.add_argument("--seconds", type=float, default=3.0, help="of training for each job, about; with its context and its end a job takes one more")
+PARSER.add_argument("--steps", type=int, help="of training for each job; without, as many as take so many seconds here")
+PARSER.add_argument("--only", default="", help="only what has this in its name: one, four, all")
 PARSER.add_argument("--rounds", type=int, default=1, help="of all kinds in turn; medians are shown")
 PARSER.add_argument("--cpu", action="store_true", help="a dry run of the script: no torch, no GPU")
 ARGS = PARSER.parse_args()
@@ -71,8 +73,8 @@ def events(run: Path, name: str) -> list[dict]:
 
 def steps() -> int:
     """How many steps take about so many seconds here: tried once, so that all jobs do the same work."""
-    if ARGS.cpu:
-        return 1000
+    if ARGS.cpu or ARGS.steps:
+        return ARGS.steps or 1000
     code = (
         f"import sys, json, pathlib; sys.path.insert(0, {str(HERE)!r}); import conv; "
         "print([conv.train({'seed': 0, 'steps': 500})['rate'] for _ in range(2)][1])"
@@ -149,15 +151,15 @@ def main() -> int:
     count = steps()
     print(f"     {ARGS.jobs} jobs of {count} steps")
     kinds = [("one at a time", ALONE)] if ARGS.cpu else [("one at a time", ALONE), ("four at a time", PACKED)]
-    for words, settings in kinds:
+    for words, settings in (kind for kind in kinds if ARGS.only in kind[0]):
         seen: dict[str, list[Measured]] = {"off": [], "auto": []}
         for turn in range(ARGS.rounds):
-            for standbys in ("off", "auto"):
+            for standbys in ("auto", "off"):
                 name = f"{words.replace(' ', '-')}-{standbys}-{turn}"
                 seen[standbys].append(run(name, standbys, settings, count))
         cold, warm = seen["off"], seen["auto"]
         tell(words, cold, warm)
-    if not ARGS.cpu:
+    if not ARGS.cpu and ARGS.only in "all at once":
         print(f"     all at once, cold: {run('all-at-once', 'off', AT_ONCE, count).seconds:7.2f} s")
     shutil.rmtree(WORK, ignore_errors=True)
     print(f"{len(failures)} failed: {failures}")

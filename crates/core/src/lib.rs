@@ -66,7 +66,7 @@ pub use memory::{HEADROOM, MARGIN, reserve_for};
 pub use misfit::{Lack, Misfit, misfits};
 pub use norm::Norm;
 pub use signs::{ProcessSigns, Signs};
-pub use standbys::{StandbyWish, StandbysThere};
+pub use standbys::{Pace, StandbyWish, StandbysThere};
 pub use state::Core;
 pub use vigil::{Judgement, Limits, Seen, Vigil, Wish};
 pub use waiting::Waiting;

@@ -1,12 +1,14 @@
 //! Which standbys are wanted: processes that have imported a stage's file and wait for a job. As many as jobs of the stage may run at
-//! once, never more than are still to start, the most needed first: stages with jobs that are ready, then those that wait for
-//! others, then the workers of maps, which need one only if another dies.
+//! once, or a few times that where jobs are over sooner than the next one can be imported; never more than are still to start. The most
+//! needed first: stages with jobs that are ready, then those that wait for others, then the workers of maps, which need one only if
+//! another dies.
 //!
 //! A standby is bound to its GPU, not to its lane. Lanes without a GPU are all alike.
 
 use std::cmp::Reverse;
+use std::collections::HashMap;
 
-use gpulane_model::{Bytes, Event, GpuIndex, GpuKind, JobId, Stage, StageId, Standbys};
+use gpulane_model::{Bytes, Event, GpuIndex, GpuKind, JobId, Millis, Stage, StageId, Standbys};
 
 use crate::demand::{Demand, Need};
 use crate::devices::{Device, Status};
@@ -30,6 +32,31 @@ pub struct StandbyWish {
 /// Standbys that are there: stage, GPU, how many.
 pub type StandbysThere = (StageId, Option<GpuIndex>, u32);
 
+/// So many for each lane while it is not known how long a job takes.
+const FIRST: u32 = 3;
+/// So many at most for each lane.
+const MOST: u32 = 8;
+
+/// How quickly standbys of a stage are made and used up.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Pace {
+    /// Importing its file takes so long, once one has.
+    pub import: Option<Millis>,
+    /// Its jobs work so long after that.
+    pub work: Millis,
+    /// One has ended; otherwise they work at least so long.
+    pub sure: bool,
+}
+
+impl Pace {
+    /// How many must be on their way for each lane, so that one is ready whenever it comes free.
+    fn ahead(self) -> u32 {
+        let most = if self.sure { MOST } else { FIRST };
+        let Some(import) = self.import else { return FIRST };
+        u32::try_from(import.0.div_ceil(self.work.0.max(1))).unwrap_or(most).clamp(1, most)
+    }
+}
+
 /// A place where standbys of a stage may be.
 struct Place {
     gpu: Option<GpuIndex>,
@@ -39,15 +66,15 @@ struct Place {
 
 impl Core {
     /// Which standbys should be there now, the most needed first. `there`: which are, so that none is ended only to be made
-    /// elsewhere.
-    pub fn standbys(&self, there: &[StandbysThere]) -> Vec<StandbyWish> {
+    /// elsewhere, or again.
+    pub fn standbys(&self, there: &[StandbysThere], paces: &HashMap<StageId, Pace>) -> Vec<StandbyWish> {
         if !matches!(self.life, Life::Going { .. }) || self.interrupt.is_some() {
             return Vec::new();
         }
         let mut wishes: Vec<StandbyWish> = Vec::new();
         for stage in self.by_need() {
             let (settings, slot) = (self.plan.stage(stage), &self.stages[stage.index()]);
-            let number = per_lane(settings);
+            let number = per_lane(settings, paces.get(&stage).copied());
             let most = self.most_standbys(stage).min(limit(settings.parallel, number));
             let demand = slot.plain.demand;
             let places = self.places(demand);
@@ -56,8 +83,12 @@ impl Core {
                 let taken: u32 =
                     wishes.iter().filter(|wish| wish.gpu == place.gpu).map(|wish| wish.count).sum();
                 let here = there.iter().filter(|(of, gpu, _)| (*of, *gpu) == (stage, place.gpu));
-                let room = lanes.saturating_mul(number).saturating_sub(taken);
-                (room, here.map(|(.., count)| *count).sum())
+                let here: u32 = here.map(|(.., count)| *count).sum();
+                let room = lanes.saturating_mul(number);
+                // One more than is wanted will be used soon; it is not ended because jobs took a little longer than before.
+                let spare = settings.standbys == Standbys::Auto && here <= room.saturating_add(lanes);
+                let room = if spare { room.max(here) } else { room };
+                (room.saturating_sub(taken), here)
             });
             let counts = spread(most, &rooms.collect::<Vec<_>>());
             let (cpus, sure) = (self.threads(stage, demand), self.is_stage_sure(stage));
@@ -75,7 +106,8 @@ impl Core {
             let (settings, slot) = (self.plan.stage(*stage), &self.stages[stage.index()]);
             (settings.entry.is_some() || settings.map.is_some())
                 && settings.gpus <= 1
-                && per_lane(settings) > 0
+                && settings.standbys != Standbys::Off
+                && settings.standbys != Standbys::PerLane(0)
                 && !(slot.standbys_off || slot.stopped || slot.lack.is_some())
         };
         let mut stages: Vec<StageId> = (0..self.stages.len()).map(StageId::at).filter(may).collect();
@@ -138,10 +170,11 @@ impl Core {
 
     /// What must be true of the wishes, whatever happened.
     pub(crate) fn check_standbys(&self) -> Result<(), String> {
-        let wishes = self.standbys(&[]);
+        let paces = HashMap::new();
+        let wishes = self.standbys(&[], &paces);
         let there: Vec<StandbysThere> =
             wishes.iter().map(|wish| (wish.stage, wish.gpu, wish.count)).collect();
-        if self.standbys(&there) != wishes {
+        if self.standbys(&there, &paces) != wishes {
             return Err(format!("{wishes:?} are wanted, and others once they are there"));
         }
         for wish in &wishes {
@@ -162,10 +195,11 @@ impl Core {
     }
 }
 
-fn per_lane(stage: &Stage) -> u32 {
+fn per_lane(stage: &Stage, pace: Option<Pace>) -> u32 {
     match stage.standbys {
         Standbys::Off => 0,
-        Standbys::Auto => 1,
+        Standbys::Auto if stage.map.is_some() => 1,
+        Standbys::Auto => pace.map_or(FIRST, Pace::ahead),
         Standbys::PerLane(number) => number,
     }
 }

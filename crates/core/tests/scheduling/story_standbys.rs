@@ -1,6 +1,8 @@
 //! Who waits for jobs, where, and how many.
 
-use gpulane_core::{Core, Input, StandbysThere};
+use std::collections::HashMap;
+
+use gpulane_core::{Core, Input, Pace, StandbysThere};
 use gpulane_model::{GpuIndex, Memory, Millis, RunState, Stage, StageId, Standbys};
 
 use crate::scene::{Story, gpus, no_gpus, packed, plan, share, stage};
@@ -12,10 +14,15 @@ fn entry(name: &str, jobs: u32, change: impl FnOnce(&mut Stage)) -> Stage {
     })
 }
 
-/// `stage@gpu×count`, in order of need.
+/// `stage@gpu×count`, in order of need, of jobs that take longer than an import.
 fn wishes(core: &Core, there: &[StandbysThere]) -> Vec<String> {
+    at_pace(core, there, Some(Pace { import: Some(Millis(1000)), work: Millis(5000), sure: true }))
+}
+
+fn at_pace(core: &Core, there: &[StandbysThere], pace: Option<Pace>) -> Vec<String> {
     let place = |gpu: Option<GpuIndex>| gpu.map_or("-".to_owned(), |gpu| gpu.0.to_string());
-    let wishes = core.standbys(there);
+    let paces: HashMap<_, _> = (0..9).filter_map(|stage| Some((StageId(stage), pace?))).collect();
+    let wishes = core.standbys(there, &paces);
     wishes.iter().map(|wish| format!("{}@{}×{}", wish.stage.0, place(wish.gpu), wish.count)).collect()
 }
 
@@ -28,6 +35,23 @@ fn one_for_each_lane_and_never_more_than_jobs_to_come() {
     assert_eq!(wishes(&run.core, &[]), ["0@0×1"], "one job is left to start");
     let there = [(StageId(0), Some(GpuIndex(1)), 1)];
     assert_eq!(wishes(&run.core, &there), ["0@1×1"], "the one that is there will do");
+}
+
+#[test]
+fn short_jobs_have_several_on_their_way() {
+    let (run, _) = Story::begin(&plan(vec![entry("train", 40, |_| {})]), gpus(1, 1));
+    let wished = |there: u32, import: Option<u64>, work: u64, sure: bool| {
+        let pace = Pace { import: import.map(Millis), work: Millis(work), sure };
+        at_pace(&run.core, &[(StageId(0), Some(GpuIndex(0)), there)], Some(pace))
+    };
+    assert_eq!(at_pace(&run.core, &[], None), ["0@0×3"], "nothing is known yet");
+    assert_eq!(wished(0, None, 0, false), ["0@0×3"]);
+    assert_eq!(wished(0, Some(11_000), 4000, true), ["0@0×3"], "a job every 4 s, made in 11 s");
+    assert_eq!(wished(0, Some(11_000), 100, true), ["0@0×8"], "not without end");
+    assert_eq!(wished(0, Some(11_000), 100, false), ["0@0×3"], "a job runs, and may go on");
+    assert_eq!(wished(3, Some(11_000), 60_000, false), ["0@0×1"], "it goes on");
+    assert_eq!(wished(2, Some(11_000), 12_000, true), ["0@0×2"], "one more than is wanted stays");
+    assert_eq!(wished(3, Some(11_000), 12_000, true), ["0@0×1"], "but not two");
 }
 
 #[test]

@@ -13,7 +13,7 @@ use crate::process::tree::{self, Tag};
 
 /// Until what was held back is looked at again.
 const AGAIN: Millis = Millis(250);
-/// Between two looks at what they print. It is memory, and nothing tells of it.
+/// Between two looks at what they print and take. It is memory, and nothing tells of it.
 const LISTEN: Millis = Millis(500);
 
 impl Reactor<'_> {
@@ -22,7 +22,7 @@ impl Reactor<'_> {
         if !self.standbys.need_a_look() {
             return;
         }
-        let wishes = self.core.standbys(&self.standbys.there());
+        let wishes = self.core.standbys(&self.standbys.there(), &self.standbys.paces(self.clock.now()));
         let wanted = moulds(wishes, |wish| {
             let gpus: Vec<_> = wish.gpu.into_iter().collect();
             self.mps_environment(wish.stage, &gpus)
@@ -48,9 +48,12 @@ impl Reactor<'_> {
         self.standbys.stirred = true;
     }
 
-    /// Ends those that print without end.
+    /// Ends those that print without end, or turn out to be too large.
     pub(super) fn on_standbys_print(&mut self) {
         self.standbys.listening = false;
+        self.standbys.end_the_heavy();
+        // Jobs that go on and on need fewer of them.
+        self.standbys.stirred = true;
         for stage in self.standbys.end_the_loud() {
             let name = &self.prepared.plan.stage(stage).name;
             let note =
@@ -108,7 +111,7 @@ impl Reactor<'_> {
 
     /// A standby has said something.
     pub(super) fn hear_standby(&mut self, number: u32) {
-        let useless = self.standbys.hear(number);
+        let useless = self.standbys.hear(number, self.clock.now());
         if let Some(socket) = self.standbys.silenced(number) {
             let _ = rustix::event::epoll::delete(&self.epoll, socket);
         }
@@ -127,7 +130,7 @@ impl Reactor<'_> {
 
     /// The processes of a job are gone that may have been a standby.
     pub(super) fn on_standbys_job_gone(&mut self, job: JobId, exit: ProcessExit) {
-        let Parting { never_begun, useless } = self.standbys.on_job_gone(job, exit);
+        let Parting { never_begun, useless } = self.standbys.on_job_gone(job, exit, self.clock.now());
         self.sharing.note_never_begun(job, never_begun);
         self.tell_useless(useless);
     }

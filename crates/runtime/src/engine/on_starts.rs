@@ -71,7 +71,8 @@ impl Reactor<'_> {
             return Ok(Begun { spawned, alias: Some(alias) });
         }
         let spawned = self.launchpad.start(start, &ready)?;
-        self.standbys.on_cold_start(start.job);
+        let stage = self.prepared.plan.job(start.job).stage;
+        self.standbys.on_cold_start(start.job, stage, self.clock.now());
         Ok(Begun { spawned, alias: None })
     }
 

@@ -3,12 +3,13 @@
 
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use gpulane_model::{JobId, ProcessExit, StageId};
+use gpulane_model::{JobId, Millis, ProcessExit, StageId};
 use rustix::fs::fstat;
 use rustix::process::{Pid, Signal, pidfd_send_signal};
 
 use super::super::ending::reap;
 use super::speech::{self, Word};
+use super::memory::{self, Host};
 use super::{Handed, Stand, Standby, Standbys, Useless, Why};
 
 /// A stage whose standbys end by themselves so often, with none that became a job in between, has none any more.
@@ -43,13 +44,14 @@ impl Standbys {
     }
 
     /// The job's processes are gone. If it never came to begin, its log gets what the standby has printed: that tells why.
-    pub(in super::super) fn on_job_gone(&mut self, job: JobId, exit: ProcessExit) -> Parting {
+    pub(in super::super) fn on_job_gone(&mut self, job: JobId, exit: ProcessExit, now: Millis) -> Parting {
+        self.paces.on_ended(job, exit.success(), now);
         let Some(number) =
             self.handed.iter().find(|(_, handed)| handed.job == job).map(|(number, _)| *number)
         else {
             return Parting::default();
         };
-        let useless = self.hear(number);
+        let useless = self.hear(number, now);
         let Some(Handed { stage, printed, logs, ready, failed, .. }) = self.handed.remove(&number) else {
             return Parting { useless, ..Parting::default() };
         };
@@ -89,6 +91,30 @@ impl Standbys {
             self.fall(*number, Fall::Loud);
         }
         loud.into_iter().map(|(_, stage)| stage).filter(|stage| self.loud.insert(*stage)).collect()
+    }
+
+    /// Ends the youngest of those whose size nobody knows yet, if all take more together than standbys may have.
+    pub(in super::super) fn end_the_heavy(&mut self) {
+        if let Some(host) = Host::now() {
+            self.keep_within(host.share());
+        }
+    }
+
+    pub(super) fn keep_within(&mut self, most: u64) {
+        let mut unknown: Vec<(u32, StageId, u64)> = Vec::new();
+        for (number, one) in self.of_use().filter(|(_, one)| !self.sizes.contains_key(&one.mould.stage)) {
+            unknown.push((number, one.mould.stage, memory::resident(one.pid).unwrap_or(0)));
+        }
+        unknown.sort_unstable();
+        let mut taken = self.taken();
+        while taken > most && unknown.len() > 1 {
+            let Some((number, stage, size)) = unknown.pop() else { return };
+            let largest = unknown.iter().filter(|(_, of, _)| *of == stage).map(|(.., size)| *size).max();
+            // From now on it is taken to be so large: the next one is not started only to be ended again.
+            self.sizes.insert(stage, size.max(largest.unwrap_or(0)));
+            self.end(number);
+            taken = taken.saturating_sub(size);
+        }
     }
 
     fn leave(&mut self, number: u32, stand: Stand) {

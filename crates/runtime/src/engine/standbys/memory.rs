@@ -45,12 +45,17 @@ impl Host {
         Self { total: self.total.min(most), free: self.free.min(most.saturating_sub(used)) }
     }
 
+    /// What standbys may have together.
+    pub(super) fn share(self) -> u64 {
+        self.total / 100 * MOST
+    }
+
     /// Why there is no room for a standby of this size beside others that have so much together; `None`: there is.
     pub(super) fn refuses(self, others: u64, size: u64) -> Option<String> {
         if self.free < self.total / 100 * LEAST_FREE {
             return Some(format!("less than {LEAST_FREE}% of the memory is free"));
         }
-        (others.saturating_add(size) > self.total / 100 * MOST)
+        (others.saturating_add(size) > self.share())
             .then(|| format!("they would take more than {MOST}% of the memory"))
     }
 }

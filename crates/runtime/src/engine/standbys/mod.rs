@@ -3,10 +3,12 @@
 //!
 //! - `speech`: what they say and are told.
 //! - `ends`: how they go, and what that means.
+//! - `pace`: how quickly they are made and used up.
 //! - `priority`, `memory`: what keeps them from being a burden.
 
 mod ends;
 mod memory;
+mod pace;
 mod priority;
 mod speech;
 
@@ -14,7 +16,7 @@ use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-use gpulane_core::{StandbyWish, StandbysThere};
+use gpulane_core::{Pace, StandbyWish, StandbysThere};
 use gpulane_model::{Bytes, GpuIndex, JobId, Machine, Millis, Plan, StageId};
 use rustix::process::Pid;
 
@@ -24,11 +26,14 @@ use crate::process::spawn::Spawned;
 use ends::Fall;
 pub(super) use ends::Parting;
 use memory::Host;
+use pace::Paces;
 use priority::Priority;
 use speech::Word;
 
 /// So long the CPUs are busy with jobs before one imports all the same.
 const PATIENCE: Millis = Millis::seconds(5);
+/// So many of a stage import at once before it is known how large they are.
+const SOUNDING: usize = 3;
 
 /// What a standby is made for. One fits a start exactly if these are equal: then its environment is the one that the job would
 /// have got, but for the names that are the job's own.
@@ -60,6 +65,8 @@ struct Standby {
     pidfd: OwnedFd,
     socket: OwnedFd,
     printed: LogFiles,
+    /// When it was started.
+    since: Millis,
     stand: Stand,
 }
 
@@ -88,6 +95,8 @@ struct Handed {
     socket: OwnedFd,
     printed: LogFiles,
     logs: LogFiles,
+    /// When its process was started.
+    since: Millis,
     /// It has imported its file: nothing stands between it and the job.
     ready: bool,
     /// It has said that it cannot be imported: its end is the job's own.
@@ -139,6 +148,7 @@ pub(super) struct Standbys {
     counter: u32,
     /// By stage: the largest seen, in bytes.
     sizes: HashMap<StageId, u64>,
+    paces: Paces,
     /// By stage: how many have ended by themselves in a row.
     deaths: HashMap<StageId, u32>,
     priority: Priority,
@@ -171,6 +181,7 @@ impl Standbys {
             cold: HashSet::new(),
             counter: 0,
             sizes: HashMap::new(),
+            paces: Paces::default(),
             deaths: HashMap::new(),
             priority: if possible { Priority::try_out() } else { Priority::default() },
             pressure: Pressure::new(machine.cores),
@@ -197,6 +208,11 @@ impl Standbys {
         of_use.map(|(_, standby)| (standby.mould.stage, standby.mould.gpu, 1)).collect()
     }
 
+    /// How quickly those of each stage are made and used up, for the core.
+    pub(super) fn paces(&self, now: Millis) -> HashMap<StageId, Pace> {
+        self.paces.at(now)
+    }
+
     fn of_use(&self) -> impl Iterator<Item = (u32, &Standby)> {
         self.waiting
             .iter()
@@ -204,8 +220,8 @@ impl Standbys {
             .map(|(number, standby)| (*number, standby))
     }
 
-    /// Which are not wanted any more, and what is missing, the most needed first. Until it is known how large those of a stage are, one
-    /// of it is made at a time: how many there is memory for cannot be told. When that one is ready or gone, we are asked again.
+    /// Which are not wanted any more, and what is missing, the most needed first. Until it is known how large those of a stage are, a
+    /// few of it are made at a time: how many there is memory for cannot be told. When one is ready or gone, we are asked again.
     pub(super) fn compare(&self, wanted: &[(Mould, u32)]) -> (Vec<u32>, Vec<Mould>) {
         let mut missing: Vec<(&Mould, u32)> = wanted.iter().map(|(mould, count)| (mould, *count)).collect();
         let mut all: Vec<(u32, &Standby)> = self.of_use().collect();
@@ -220,15 +236,19 @@ impl Standbys {
         }
         let mut missing: Vec<Mould> =
             missing.into_iter().flat_map(|(mould, count)| (0..count).map(move |_| mould.clone())).collect();
-        let mut sounding = HashSet::new();
+        let mut sounding: HashMap<StageId, usize> = HashMap::new();
         missing.retain(|Mould { stage, .. }| {
-            self.sizes.contains_key(stage) || !self.is_importing(*stage) && sounding.insert(*stage)
+            self.sizes.contains_key(stage) || {
+                let importing = sounding.entry(*stage).or_insert_with(|| self.importing(*stage).count());
+                *importing += 1;
+                *importing <= SOUNDING
+            }
         });
         (surplus, missing)
     }
 
-    fn is_importing(&self, stage: StageId) -> bool {
-        self.of_use().any(|(_, one)| one.mould.stage == stage && one.stand == Stand::Importing)
+    fn importing(&self, stage: StageId) -> impl Iterator<Item = (u32, &Standby)> {
+        self.of_use().filter(move |(_, one)| one.mould.stage == stage && one.stand == Stand::Importing)
     }
 
     /// Whether the CPUs have room for another import.
@@ -278,7 +298,7 @@ impl Standbys {
         self.priority.lower(pid);
         self.idle = self.idle.saturating_sub(1);
         let stand = Stand::Importing;
-        self.waiting.insert(number, Standby { mould, tag, pid, pidfd, socket, printed, stand });
+        self.waiting.insert(number, Standby { mould, tag, pid, pidfd, socket, printed, since: now, stand });
     }
 
     /// Readable when it has ended, and when it has said something.
@@ -297,8 +317,11 @@ impl Standbys {
     }
 
     /// It has started without.
-    pub(super) fn on_cold_start(&mut self, job: JobId) {
+    pub(super) fn on_cold_start(&mut self, job: JobId, stage: StageId, now: Millis) {
         self.cold.remove(&job);
+        if self.possible {
+            self.paces.on_begun(job, stage, true, now);
+        }
     }
 
     /// Gives the job to a standby that fits it, if there is one that takes it: rather one that is ready, then the oldest.
@@ -330,11 +353,12 @@ impl Standbys {
                     continue;
                 }
             }
-            let Standby { mould, tag, pid, pidfd, socket, printed, stand } = self.waiting.remove(&number)?;
+            let Standby { mould, tag, pid, pidfd, socket, printed, since, stand } =
+                self.waiting.remove(&number)?;
             let (stage, ready) = (mould.stage, stand == Stand::Ready);
             self.handed.insert(
                 number,
-                Handed { job, stage, pid, socket, printed, logs, ready, failed: false, silent: false },
+                Handed { job, stage, pid, socket, printed, logs, since, ready, failed: false, silent: false },
             );
             self.stirred = true;
             return Some(Warm { spawned: Spawned { pid, pidfd }, alias: tag });
@@ -342,7 +366,7 @@ impl Standbys {
     }
 
     /// One has said something: what the core should know of it.
-    pub(super) fn hear(&mut self, number: u32) -> Option<Useless> {
+    pub(super) fn hear(&mut self, number: u32, now: Millis) -> Option<Useless> {
         self.stirred = true;
         loop {
             let (socket, stage) = match (self.waiting.get(&number), self.handed.get(&number)) {
@@ -353,17 +377,18 @@ impl Standbys {
             match speech::hear(socket)? {
                 Word::Ready => {
                     let importing = |standby: &&mut Standby| standby.stand == Stand::Importing;
-                    let pid = match self.waiting.get_mut(&number).filter(importing) {
+                    let imported = match self.waiting.get_mut(&number).filter(importing) {
                         Some(standby) => {
                             standby.stand = Stand::Ready;
-                            Some(standby.pid)
+                            Some((standby.pid, standby.since))
                         }
                         None => self.handed.get_mut(&number).map(|handed| {
                             handed.ready = true;
-                            handed.pid
+                            (handed.pid, handed.since)
                         }),
                     };
-                    if let Some(pid) = pid {
+                    if let Some((pid, since)) = imported {
+                        self.paces.on_imported(stage, now.since(since));
                         let size = memory::resident(pid).unwrap_or(0);
                         let known = self.sizes.entry(stage).or_default();
                         *known = (*known).max(size);
@@ -379,7 +404,9 @@ impl Standbys {
                     return Some(Useless { stage, why: Why::Import(why) });
                 }
                 Word::Begun => {
-                    self.handed.remove(&number);
+                    if let Some(handed) = self.handed.remove(&number) {
+                        self.paces.on_begun(handed.job, stage, false, now);
+                    }
                     self.deaths.remove(&stage);
                 }
                 // Its end of file would wake us for ever.

@@ -72,7 +72,7 @@ fn a_job_goes_to_a_standby_of_its_mould_and_rather_to_one_that_is_ready() {
     let (first, _one) = add(&mut standbys, mould(2), c"/bin/sleep");
     let (second, other) = add(&mut standbys, mould(2), c"/bin/sleep");
     rustix::net::send(&other, br#"{"ready": {}}"#, rustix::net::SendFlags::empty()).unwrap();
-    assert!(standbys.hear(second).is_none());
+    assert!(standbys.hear(second, Millis(0)).is_none());
     assert!(standbys.hand_over(JobId(0), &mould(3), &logs(), b"").is_none(), "another number of threads");
     let warm = standbys.hand_over(JobId(0), &mould(2), &logs(), b"A=1\0").unwrap();
     assert_eq!(warm.alias, format!("train/standby-{second}"));
@@ -138,7 +138,7 @@ fn a_death_counts_also_where_the_end_of_file_is_heard_first() {
         assert!(useless.is_none());
         let (number, theirs) = add(&mut standbys, mould(1), c"/bin/false");
         hang_up(&standbys, number, theirs);
-        assert!(standbys.hear(number).is_none());
+        assert!(standbys.hear(number, Millis(0)).is_none());
         assert!(standbys.silenced(number).is_some(), "its end of file would wake us for ever");
         assert!(standbys.there().is_empty());
         useless = ended(&mut standbys, number).unwrap().1;
@@ -153,7 +153,7 @@ fn one_that_lives_but_says_nothing_that_can_be_read_is_ended_and_counts() {
     for _ in 0..MOST_DEATHS {
         let (number, theirs) = add(&mut standbys, mould(1), c"/bin/sleep");
         say(&theirs, "garbage");
-        assert!(standbys.hear(number).is_none());
+        assert!(standbys.hear(number, Millis(0)).is_none());
         useless = ended(&mut standbys, number).unwrap().1;
     }
     let Some(Useless { why: Why::Deaths(why), .. }) = useless else { panic!("nothing was said") };
@@ -166,24 +166,24 @@ fn one_that_was_ended_does_not_become_ready_again() {
     let (number, theirs) = add(&mut standbys, mould(1), c"/bin/sleep");
     standbys.end(number);
     say(&theirs, r#"{"ready": {}}"#);
-    assert!(standbys.hear(number).is_none());
+    assert!(standbys.hear(number, Millis(0)).is_none());
     assert!(standbys.there().is_empty());
     assert!(standbys.hand_over(JobId(0), &mould(1), &logs(), b"").is_none());
     assert!(ended(&mut standbys, number).is_some());
 }
 
 #[test]
-fn until_their_size_is_known_one_imports_at_a_time() {
+fn until_their_size_is_known_a_few_import_at_a_time() {
     let mut standbys = standbys();
     let other = Mould { stage: StageId(1), ..mould(1) };
-    let wanted = [(mould(1), 3), (mould(2), 1), (other.clone(), 2)];
-    assert_eq!(standbys.compare(&wanted).1, [mould(1), other.clone()]);
+    let wanted = [(mould(1), 4), (mould(2), 1), (other.clone(), 1)];
+    assert_eq!(standbys.compare(&wanted).1, [mould(1), mould(1), mould(1), other.clone()]);
     let (first, theirs) = add(&mut standbys, mould(1), c"/bin/sleep");
     assert!(standbys.taken() > 0, "what it has now counts");
-    assert_eq!(standbys.compare(&wanted).1, std::slice::from_ref(&other));
+    assert_eq!(standbys.compare(&wanted).1, [mould(1), mould(1), other.clone()]);
     say(&theirs, r#"{"ready": {}}"#);
-    assert!(standbys.hear(first).is_none());
-    assert_eq!(standbys.compare(&wanted).1, [mould(1), mould(1), mould(2), other]);
+    assert!(standbys.hear(first, Millis(0)).is_none());
+    assert_eq!(standbys.compare(&wanted).1, [mould(1), mould(1), mould(1), mould(2), other]);
     let (second, _theirs) = add(&mut standbys, mould(1), c"/bin/sleep");
     standbys.sizes.insert(StageId(0), 1 << 30);
     assert_eq!(standbys.taken(), 2 << 30, "the second will be as large");
@@ -194,12 +194,28 @@ fn until_their_size_is_known_one_imports_at_a_time() {
 }
 
 #[test]
+fn the_youngest_go_if_those_of_unknown_size_take_too_much() {
+    let mut standbys = standbys();
+    let all: Vec<_> = (0..3).map(|_| add(&mut standbys, mould(1), c"/bin/sleep")).collect();
+    standbys.keep_within(u64::MAX);
+    assert_eq!(standbys.there().len(), 3);
+    standbys.keep_within(1);
+    assert_eq!(standbys.there().len(), 1, "one may always be tried");
+    assert!(standbys.waiting[&all[0].0].stand.is_of_use());
+    assert!(standbys.sizes[&StageId(0)] > 0, "the next one is not started only to be ended again");
+    standbys.end_all();
+    for (number, _) in all {
+        assert!(ended(&mut standbys, number).is_some());
+    }
+}
+
+#[test]
 fn the_size_is_learnt_also_from_one_that_has_its_job_already() {
     let mut standbys = standbys();
     let (number, theirs) = add(&mut standbys, mould(1), c"/bin/sleep");
     let warm = standbys.hand_over(JobId(0), &mould(1), &logs(), b"").unwrap();
     say(&theirs, r#"{"ready": {}}"#);
-    assert!(standbys.hear(number).is_none());
+    assert!(standbys.hear(number, Millis(0)).is_none());
     assert!(standbys.sizes.contains_key(&StageId(0)));
     finish(&warm);
 }
@@ -212,7 +228,7 @@ fn where_all_cores_are_busy_for_good_one_imports_after_a_while() {
     let (first, theirs) = add(&mut standbys, mould(1), c"/bin/sleep");
     assert!(!standbys.has_room(Millis(60_000)), "it is importing");
     say(&theirs, r#"{"ready": {}}"#);
-    assert!(standbys.hear(first).is_none());
+    assert!(standbys.hear(first, Millis(0)).is_none());
     standbys.last_start = Millis(58_000);
     assert!(!standbys.has_room(Millis(60_000)), "the last one was a moment ago");
     assert!(standbys.has_room(Millis(63_000)));
@@ -225,15 +241,15 @@ fn a_job_that_its_standby_never_took_is_started_anew_without_one() {
     let mut standbys = standbys();
     let (number, theirs) = add(&mut standbys, mould(1), c"/bin/sleep");
     say(&theirs, r#"{"ready": {}}"#);
-    assert!(standbys.hear(number).is_none());
+    assert!(standbys.hear(number, Millis(0)).is_none());
     let warm = standbys.hand_over(JobId(7), &mould(1), &logs(), b"").unwrap();
     finish(&warm);
     drop(theirs);
-    let Parting { never_begun, useless } = standbys.on_job_gone(JobId(7), ProcessExit::Signal(9));
+    let Parting { never_begun, useless } = standbys.on_job_gone(JobId(7), ProcessExit::Signal(9), Millis(0));
     assert_eq!(never_begun.as_deref(), Some("its standby ended by signal 9 before it began"));
     assert!(useless.is_none() && standbys.deaths[&StageId(0)] == 1, "it counts among the standbys");
     assert!(standbys.is_cold(JobId(7)) && !standbys.is_cold(JobId(8)));
-    standbys.on_cold_start(JobId(7));
+    standbys.on_cold_start(JobId(7), StageId(0), Millis(0));
     assert!(!standbys.is_cold(JobId(7)), "a later try may have one again");
 }
 
@@ -248,7 +264,7 @@ fn a_job_that_began_or_whose_import_failed_has_its_own_end() {
             say(&theirs, word);
         }
         finish(&warm);
-        assert!(standbys.on_job_gone(JobId(7), ProcessExit::Signal(9)).never_begun.is_none());
+        assert!(standbys.on_job_gone(JobId(7), ProcessExit::Signal(9), Millis(0)).never_begun.is_none());
         assert!(!standbys.is_cold(JobId(7)) && standbys.handed.is_empty());
     }
 }
@@ -284,8 +300,8 @@ fn an_exit_code_of_0_is_no_success_of_a_job_that_nobody_spoke_of() {
             say(&theirs, word);
         }
         finish(&warm);
-        let parting = standbys.on_job_gone(JobId(7), ProcessExit::Code(0));
+        let parting = standbys.on_job_gone(JobId(7), ProcessExit::Code(0), Millis(0));
         assert_eq!((parting.never_begun.is_some(), parting.useless.is_some()), (never_begun, !never_begun));
-        standbys.on_cold_start(JobId(7));
+        standbys.on_cold_start(JobId(7), StageId(0), Millis(0));
     }
 }
