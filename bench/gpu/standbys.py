@@ -71,6 +71,18 @@ def events(run: Path, name: str) -> list[dict]:
     return [event for event in found if event.get("event") == name]
 
 
+def importing() -> str:
+    """How long it takes here, and whether Python keeps the compiled files: without, every import compiles anew."""
+    if ARGS.cpu:
+        return "not tried"
+    code = (
+        "import sys, time; begun = time.time(); import torch; then = time.time(); import torch._dynamo; "
+        "print(f'{then - begun:.1f} s, with the compiler {time.time() - begun:.1f} s; compiled files kept: '"
+        "f'{not sys.dont_write_bytecode}, there: {__import__(\"os\").path.exists(torch.__cached__)}')"
+    )
+    return subprocess.check_output([sys.executable, "-c", code], text=True).strip()
+
+
 def steps() -> int:
     """How many steps take about so many seconds here: tried once, so that all jobs do the same work."""
     if ARGS.cpu or ARGS.steps:
@@ -148,6 +160,7 @@ def main() -> int:
     if not ARGS.cpu:
         print(subprocess.check_output(["nvidia-smi", "-L"], text=True).strip())
     print(f"{os.cpu_count()} cores, Linux {os.uname().release}, {WORK}")
+    print(f"     importing torch: {importing()}")
     count = steps()
     print(f"     {ARGS.jobs} jobs of {count} steps")
     kinds = [("one at a time", ALONE)] if ARGS.cpu else [("one at a time", ALONE), ("four at a time", PACKED)]

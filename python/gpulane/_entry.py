@@ -34,6 +34,9 @@ __all__ = ["main"]
 STANDBY = "GPULANE_STANDBY"
 """Names the socket of a standby: a descriptor's number."""
 
+RARELY = (100_000, 50, 100)
+"""How often garbage is looked for while importing, when there is next to none: an eighth of the time otherwise."""
+
 AHEAD = {"torch": "torch._dynamo"}
 """What a library imports only when it is used: torch, with the first optimizer, some 900 modules."""
 
@@ -342,6 +345,9 @@ def main() -> int:
         print("usage: python _entry.py FILE.py:NAME (started by `gpulane run`)", file=sys.stderr)
         return 2
     begun = time.monotonic()
+    often = gc.get_threshold()
+    if not alone:
+        gc.set_threshold(*RARELY)
     number = os.environ.pop(STANDBY, None)
     standby = None if number is None else Standby(int(number))
     try:
@@ -359,6 +365,8 @@ def main() -> int:
             _look_ahead()
         standby.tell({"ready": {"seconds": time.monotonic() - begun}})
         standby.take_over()
+    if gc.get_threshold() == RARELY:  # Otherwise the file has its own idea of it.
+        gc.set_threshold(*often)
     quick = not alone and words[0] != "--worker"
     if quick:
         gc.freeze()  # What was imported stays: looking for garbage among it costs time, above all at the end.

@@ -33,7 +33,7 @@ pub struct StandbyWish {
 pub type StandbysThere = (StageId, Option<GpuIndex>, u32);
 
 /// So many for each lane while it is not known how long a job takes.
-const FIRST: u32 = 3;
+const FIRST: u32 = 4;
 /// So many at most for each lane.
 const MOST: u32 = 8;
 

@@ -44,11 +44,11 @@ fn short_jobs_have_several_on_their_way() {
         let pace = Pace { import: import.map(Millis), work: Millis(work), sure };
         at_pace(&run.core, &[(StageId(0), Some(GpuIndex(0)), there)], Some(pace))
     };
-    assert_eq!(at_pace(&run.core, &[], None), ["0@0×3"], "nothing is known yet");
-    assert_eq!(wished(0, None, 0, false), ["0@0×3"]);
+    assert_eq!(at_pace(&run.core, &[], None), ["0@0×4"], "nothing is known yet");
+    assert_eq!(wished(0, None, 0, false), ["0@0×4"]);
     assert_eq!(wished(0, Some(11_000), 4000, true), ["0@0×3"], "a job every 4 s, made in 11 s");
     assert_eq!(wished(0, Some(11_000), 100, true), ["0@0×8"], "not without end");
-    assert_eq!(wished(0, Some(11_000), 100, false), ["0@0×3"], "a job runs, and may go on");
+    assert_eq!(wished(0, Some(11_000), 100, false), ["0@0×4"], "a job runs, and may go on");
     assert_eq!(wished(3, Some(11_000), 60_000, false), ["0@0×1"], "it goes on");
     assert_eq!(wished(2, Some(11_000), 12_000, true), ["0@0×2"], "one more than is wanted stays");
     assert_eq!(wished(3, Some(11_000), 12_000, true), ["0@0×1"], "but not two");

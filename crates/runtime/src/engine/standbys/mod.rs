@@ -33,7 +33,7 @@ use speech::Word;
 /// So long the CPUs are busy with jobs before one imports all the same.
 const PATIENCE: Millis = Millis::seconds(5);
 /// So many of a stage import at once before it is known how large they are.
-const SOUNDING: usize = 3;
+const SOUNDING: usize = 4;
 
 /// What a standby is made for. One fits a start exactly if these are equal: then its environment is the one that the job would
 /// have got, but for the names that are the job's own.
