@@ -197,7 +197,8 @@ def tell(words: str, cold: list[Measured], warm: list[Measured]) -> None:
     check(f"{words}: the same weights bit for bit, warm and cold", same)
     if words == "one at a time":
         gap = median([gap for one in warm for gap in one.gaps])
-        check(f"one at a time: {FASTER} times as fast", ARGS.cpu or ratio >= FASTER, f"{ratio:.2f}")
+        goal = 1.0 if ARGS.cpu else FASTER
+        check(f"one at a time: {goal} times as fast", ratio >= goal, f"{ratio:.2f}")
         check(f"one at a time: {GAP_S} s from an exit to the next first kernel", gap <= GAP_S, f"{gap:.3f} s")
 
 

@@ -9,10 +9,10 @@ Nothing here may depend on the file's folder: all that is needed is imported bef
 
 from __future__ import annotations
 
+import _io
 import array
 import atexit
 import contextlib
-import ctypes
 import gc
 import importlib
 import importlib.util
@@ -21,13 +21,17 @@ import json
 import os
 import select
 import sys
-import sysconfig
 import threading
 import time
 import traceback
 from pathlib import Path
-from types import FunctionType, ModuleType, TracebackType
+from types import AsyncGeneratorType, CoroutineType, GeneratorType, TracebackType
 from typing import Any, Callable, Dict, List, Optional, Tuple
+
+try:
+    import ctypes
+except ImportError:  # Python was built without.
+    ctypes = None  # type: ignore[assignment]
 
 __all__ = ["main"]
 
@@ -35,7 +39,15 @@ STANDBY = "GPULANE_STANDBY"
 """Names the socket of a standby: a descriptor's number."""
 
 RARELY = (100_000, 50, 100)
-"""How often garbage is looked for while importing, when there is next to none: an eighth of the time otherwise."""
+"""How often garbage is looked for while importing: there is next to none, and an eighth of the time goes into it."""
+
+WRITE_AT_THE_END = ("LD_PRELOAD", "CUDA_INJECTION64_PATH")
+"""Profilers and their like come into a process by these."""
+
+LIBRARIES_THAT_WRITE_AT_THE_END = ("h5py", "tables", "netCDF4", "mpi4py")
+"""From C, so that nothing of it is seen from Python."""
+
+BUFFERS = (_io.BufferedWriter, _io.BufferedRandom, _io.BufferedRWPair)
 
 AHEAD = {"torch": "torch._dynamo"}
 """What a library imports only when it is used: torch, with the first optimizer, some 900 modules."""
@@ -71,7 +83,12 @@ class Standby:
 
     def has_a_job(self) -> bool:
         """Whether one has been sent already, or none can come any more."""
-        return bool(select.select([self._socket], [], [], 0)[0])
+        try:
+            poll = select.poll()
+            poll.register(self._socket, select.POLLIN)
+            return bool(poll.poll(0))
+        except (OSError, ValueError):
+            return True  # The import has closed it: that is found when something is said.
 
     def take_over(self) -> None:
         """Waits for a job and becomes its process; ends where none can come any more."""
@@ -295,44 +312,74 @@ def _look_ahead() -> None:
 
 
 def _end() -> None:
-    """Ends the process after a job that went well, without taking the libraries apart: with torch that lasts a second, in
-    which the GPU stands idle, and the kernel frees all of it anyway. Whatever the job itself has made ends as ever:
-    threads are waited for, exit handlers run, globals dropped, files closed. Returns where that cannot be done."""
-    if any(name in os.environ for name in ("LD_PRELOAD", "CUDA_INJECTION64_PATH")):
-        return  # Profilers and their like write down what they saw when the process ends.
-    threading._shutdown()  # type: ignore[attr-defined]
+    """Ends the process after a job that went well, without taking all modules apart: with torch that lasts a second, in
+    which the GPU stands idle, and the kernel frees all of it anyway. Before that threads are waited for, exit handlers
+    run, and files are written. Returns, and leaves it to Python, if anything else has a say at the end."""
+    try:
+        threading._shutdown()  # type: ignore[attr-defined]
+    except BaseException:
+        traceback.print_exc()
+        return
     with contextlib.suppress(BaseException):  # Each was shown already.
         atexit._run_exitfuncs()
-    if threading.active_count() > 1:
-        return  # Daemon threads may use any of it; Python stops them before it ends.
+    if threading.active_count() > 1 or any(name in os.environ for name in WRITE_AT_THE_END):
+        return
+    if any(name in sys.modules for name in LIBRARIES_THAT_WRITE_AT_THE_END):
+        return
     gc.collect()
-    for module in _own_modules():
-        # The last first, since what is made later may need what was there before it when it goes.
-        for name in reversed(list(vars(module))):
-            if not name.startswith("__") and not isinstance(vars(module)[name], (ModuleType, FunctionType, type)):
-                vars(module)[name] = None
-    gc.collect()
+    gc.unfreeze()
+    files = _open_files(gc.get_objects())
+    if files is None:
+        return
     try:
         sys.stdout.flush()
         sys.stderr.flush()
-    except (AttributeError, OSError, ValueError):
+    except Exception:
         return  # Python has its own way to say so.
+    # Text goes through others, such as those of `gzip`, which have an end to write; and all of it through buffers.
+    texts = [file.flush for file in files if type(file) is _io.TextIOWrapper]
+    others = [file.close for file in files if type(file).__module__ != "_io"]
+    buffers = [file.flush for file in files if type(file) in BUFFERS]
+    for write in texts + others + buffers:
+        with contextlib.suppress(Exception):  # As Python does with a file that nobody has closed.
+            write()
     ctypes.CDLL(None).fflush(None)
     os._exit(0)
 
 
-def _own_modules() -> List[Any]:
-    """The job's own code: neither installed, nor Python's, nor ours."""
-    ours, python = os.path.dirname(os.path.abspath(__file__)), sysconfig.get_path("stdlib")
-    found = []
-    for module in list(sys.modules.values()):
-        file = getattr(module, "__file__", None)
-        folder = os.path.dirname(os.path.abspath(file)) if isinstance(file, str) else ours
-        parts = folder.split(os.sep)
-        installed = "site-packages" in parts or "dist-packages" in parts
-        if not installed and not any((folder + os.sep).startswith(theirs + os.sep) for theirs in (ours, python)):
-            found.append(module)
-    return found
+def _open_files(objects: List[Any]) -> Optional[List[Any]]:
+    """The files among them; `None` if others are there that have something to do when they go."""
+    kinds: Dict[type, str] = {}
+    files = []
+    for one in objects:
+        kind = type(one)
+        known = kinds.get(kind)
+        if known is None:
+            known = kinds[kind] = _kind(kind)
+        if known == "file":
+            files.append(one)
+        elif known == "suspended" and not _is_installed(one) or known == "last words":
+            return None
+    return [file for file in files if not file.closed]
+
+
+def _kind(kind: type) -> str:
+    if issubclass(kind, _io._IOBase):
+        return "file"
+    if kind in (GeneratorType, CoroutineType, AsyncGeneratorType):
+        return "suspended"
+    return "last words" if hasattr(kind, "__del__") else ""
+
+
+def _is_installed(suspended: Any) -> bool:
+    """Whether a generator or its like is a library's, or has nothing left to do."""
+    for name in ("gi", "cr", "ag"):
+        code = getattr(suspended, name + "_code", None)
+        if code is not None:
+            parts = code.co_filename.split(os.sep)
+            over = getattr(suspended, name + "_frame") is None
+            return over or "site-packages" in parts or "dist-packages" in parts
+    return False
 
 
 def main() -> int:
@@ -345,9 +392,11 @@ def main() -> int:
         print("usage: python _entry.py FILE.py:NAME (started by `gpulane run`)", file=sys.stderr)
         return 2
     begun = time.monotonic()
+    quick = not alone and words[0] != "--worker" and sys.implementation.name == "cpython" and ctypes is not None
     often = gc.get_threshold()
-    if not alone:
+    if quick:
         gc.set_threshold(*RARELY)
+    rarely = gc.get_threshold()
     number = os.environ.pop(STANDBY, None)
     standby = None if number is None else Standby(int(number))
     try:
@@ -365,10 +414,9 @@ def main() -> int:
             _look_ahead()
         standby.tell({"ready": {"seconds": time.monotonic() - begun}})
         standby.take_over()
-    if gc.get_threshold() == RARELY:  # Otherwise the file has its own idea of it.
-        gc.set_threshold(*often)
-    quick = not alone and words[0] != "--worker"
     if quick:
+        if gc.get_threshold() == rarely:  # Otherwise the file has its own idea of it.
+            gc.set_threshold(*often)
         gc.freeze()  # What was imported stays: looking for garbage among it costs time, above all at the end.
     try:
         rest()
@@ -381,7 +429,8 @@ def main() -> int:
                 _end()
         return 0
     finally:
-        gc.unfreeze()
+        if quick:
+            gc.unfreeze()
 
 
 if __name__ == "__main__":

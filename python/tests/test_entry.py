@@ -141,60 +141,126 @@ class Cold(Folder):
 
 
 class Ending(Folder):
-    """What a job has made ends as it does in any Python program, though the libraries are not taken apart."""
+    """A job that went well ends quickly, but nothing that it has done is lost by that."""
 
-    LOUD = (
-        "import json, os\n"
-        "class Loud:\n"
-        "    def __init__(self, name): self.name = name\n"
-        "    def __del__(self, write=os.write): write(1, f'{PREFIX} {self.name}\\n'.encode())\n"
-        "PREFIX = 'gone:'\n"
-    )
+    def both_ways(self, text: str, **more: str) -> List[List[str]]:
+        """What it prints and writes, in order of the alphabet: as the job ends, and as Python ends by itself."""
+        said = []
+        for alone in ([], ["--alone"]):
+            for left in self.folder.glob("*.txt"):
+                left.unlink()
+            self.write(text)
+            environment = {**self.environment(), **self.job(), "PYTHONUNBUFFERED": "", "PYTHONVERBOSE": "1", **more}
+            command = [sys.executable, str(RUNNER), *alone, "train.py:main"]
+            done = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=60)
+            self.assertEqual(done.returncode, 0, done.stderr)
+            files = [f"{file.name}: {file.read_text()}" for file in sorted(self.folder.glob("*.txt"))]
+            taken = ["taken apart"] if "\n# clear" in done.stderr else []
+            said.append(sorted(done.stdout.splitlines()) + files + taken)
+        return said
 
-    def test_all_that_is_the_jobs_own_is_ended(self) -> None:
-        self.write("LOG = open('helper.txt', 'w')\n", "helper.py")
-        self.write(
-            self.LOUD + "import atexit, ctypes, gzip, threading, time, helper\n"
-            "HERE, ZIPPED = open('here.txt', 'w'), gzip.open('here.gz', 'wt')\n"
-            "loud, json.kept = Loud('global'), Loud('kept by a library')\n"
+    def assert_quick(self, text: str, expected: List[str]) -> None:
+        self.assertEqual(self.both_ways(text), [expected, [*expected, "taken apart"]])
+
+    def test_threads_exit_handlers_and_buffers(self) -> None:
+        self.assert_quick(
+            "import atexit, ctypes, threading, time\n"
             "atexit.register(print, 'at exit')\n"
             "def late():\n"
             "    time.sleep(0.3)\n"
             "    print('a thread')\n"
             "def main():\n"
-            "    cycle = [Loud('in a cycle')]\n"
-            "    cycle.append(cycle)\n"
-            "    for file in (HERE, ZIPPED, helper.LOG): file.write('all of it')\n"
             "    ctypes.CDLL(None).printf(b'by C\\n')\n"
             "    threading.Thread(target=late).start()\n"
-            "    print('main is over')\n"
+            "    print('main is over')\n",
+            ["a thread", "at exit", "by C", "main is over"],
         )
-        done = self.cold("train.py:main", PYTHONUNBUFFERED="")
-        self.assertEqual((done.returncode, done.stderr), (0, ""))
-        said = ["a thread", "at exit", "by C", "gone: global", "gone: in a cycle", "main is over"]
-        self.assertEqual(sorted(done.stdout.splitlines()), said)
-        for name in ("here.txt", "helper.txt"):
-            self.assertEqual((self.folder / name).read_text(), "all of it", name)
+
+    def test_files_are_written_wherever_they_are_kept(self) -> None:
+        self.write("LOG = open('module.txt', 'w')\n", "helper.py")
+        names = ("global", "class", "closure", "cycle", "builtin", "in main", "module", "tee")
+        self.assert_quick(
+            "import builtins, functools, helper, io, sys\n"
+            "GLOBAL = open('global.txt', 'w')\n"
+            "class Kept: file = open('class.txt', 'w')\n"
+            "@functools.lru_cache(None)\n"
+            "def opened(): return open('closure.txt', 'w')\n"
+            "class Cycle:\n"
+            "    def __init__(self): self.file, self.hooks = open('cycle.txt', 'w'), [self.write]\n"
+            "    def write(self, text): self.file.write(text)\n"
+            "cycle = Cycle()\n"
+            "builtins.FILE = io.TextIOWrapper(open('builtin.txt', 'wb'))\n"
+            "class Tee:\n"
+            "    def __init__(self): self.log = open('tee.txt', 'w')\n"
+            "    def write(self, text): self.log.write(text); sys.__stdout__.write(text)\n"
+            "    def flush(self): GLOBAL.flush()\n"
+            "def main():\n"
+            "    here = open('in main.txt', 'w')\n"
+            "    for file in (GLOBAL, Kept.file, opened(), cycle, FILE, helper.LOG, here): file.write('all')\n"
+            "    sys.stdout = Tee()\n"
+            "    print('all')\n",
+            ["all"] + sorted(f"{name}.txt: all" + ("\n" if name == "tee" else "") for name in names),
+        )
+
+    def test_compressed_files_get_their_end(self) -> None:
+        self.write("import gzip\nZIPPED = gzip.open('here.gz', 'wt')\ndef main(): ZIPPED.write('all of it')\n")
+        self.assertEqual(self.cold("train.py:main").returncode, 0)
         self.assertEqual(gzip.decompress((self.folder / "here.gz").read_bytes()), b"all of it")
 
-    def test_python_ends_by_itself_where_that_is_safer(self) -> None:
-        daemon = "    threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
-        for reason, more, line in [
-            ("a thread is left", {}, daemon),
-            ("a profiler", {"CUDA_INJECTION64_PATH": "libprofiler.so"}, "    pass\n"),
+    def test_python_ends_by_itself_where_something_has_a_say_in_it(self) -> None:
+        last_words = (
+            "state = None\n"
+            "class State:\n"
+            "    def __del__(self): open(PATH, 'w').write('written at last')\n"
+            "PATH = 'last.txt'\n"
+            "def main():\n"
+            "    global state\n"
+            "    state = State()\n"
+        )
+        suspended = (
+            "import os\ndef steps():\n    try: yield\n    finally: os.write(1, b'finally\\n')\n"
+            "at = steps()\ndef main(): next(at)\n"
+        )
+        daemon = (
+            "import threading, time\ndef main(): threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
+        )
+        library = "import sys\nsys.modules['h5py'] = sys\ndef main(): pass\n"
+        for text, more in [
+            (last_words, {}),
+            (suspended, {}),
+            (daemon, {}),
+            (library, {}),
+            ("def main(): pass\n", {"CUDA_INJECTION64_PATH": "libprofiler.so"}),
         ]:
-            with self.subTest(reason):
-                self.write(
-                    self.LOUD + "import atexit, threading, time\njson.kept = Loud('kept by a library')\n"
-                    "atexit.register(print, 'once')\ndef main():\n" + line
-                )
-                done = self.cold("train.py:main", **more)
-                self.assertEqual((done.returncode, done.stderr), (0, ""))
-                self.assertEqual(done.stdout, "once\ngone: kept by a library\n")
+            with self.subTest(text):
+                quick, slow = self.both_ways("import atexit\natexit.register(print, 'once')\n" + text, **more)
+                self.assertEqual(quick, slow)
+                self.assertEqual(quick.count("once"), 1)
+                self.assertIn("taken apart", quick)
 
     def test_a_full_disk_is_not_a_success(self) -> None:
         self.write("import sys\ndef main():\n    sys.stdout = open('/dev/full', 'w')\n    print('lost')\n")
         self.assertEqual(self.cold("train.py:main").returncode, 120)
+
+    def test_garbage_is_looked_for_as_ever_once_the_job_runs(self) -> None:
+        usual = subprocess.run(
+            [sys.executable, "-c", "import gc; print(gc.get_threshold())"], capture_output=True, text=True
+        )
+        self.write(
+            "import gc\nwhile_importing = gc.get_threshold()\ndef main(): print(gc.get_threshold(), while_importing)\n"
+        )
+        now, _, before = self.cold("train.py:main").stdout.strip().rpartition(" (")
+        self.assertEqual(now, usual.stdout.strip())
+        self.assertNotEqual("(" + before, now)
+        self.write("import gc\ngc.set_threshold(7, 7, 7)\ndef main(): print(gc.get_threshold()[0])\n")
+        self.assertEqual(self.cold("train.py:main").stdout, "7\n")
+
+    def test_a_python_without_ctypes_runs_jobs_too(self) -> None:
+        self.write("raise ImportError('no _ctypes')\n", "ctypes.py")
+        self.write("def main(): print('ran')\n")
+        os.renames(self.folder / "ctypes.py", self.folder / "poor" / "ctypes.py")
+        done = self.cold("train.py:main", PYTHONPATH=f"{self.folder / 'poor'}:{PACKAGE}")
+        self.assertEqual((done.returncode, done.stdout), (0, "ran\n"), done.stderr)
 
 
 class Waiting(Folder):
@@ -311,6 +377,12 @@ class Waiting(Folder):
                 self.assertIn("ready", self.hear())
                 self.hand_over(self.job())
                 self.assertEqual(self.end(), (0, [told, ""]))
+
+    def test_an_import_that_closes_what_is_not_its_own_fails_no_job(self) -> None:
+        self.write("import os\nos.closerange(3, 4096)\ndef main(): print('ran')\n")
+        self.start("train.py:main")
+        self.assertIsNone(self.hear())
+        self.assertEqual(self.end(), (0, ["", ""]))
 
     def test_a_job_that_is_there_already_does_not_wait_for_it(self) -> None:
         (self.folder / "torch").mkdir()

@@ -75,21 +75,24 @@ impl Core {
         for stage in self.by_need() {
             let (settings, slot) = (self.plan.stage(stage), &self.stages[stage.index()]);
             let number = per_lane(settings, paces.get(&stage).copied());
-            let most = self.most_standbys(stage).min(limit(settings.parallel, number));
+            let kept = kept(settings, number);
             let demand = slot.plain.demand;
             let places = self.places(demand);
+            let here = |place: &Place| {
+                let here = there.iter().filter(|(of, gpu, _)| (*of, *gpu) == (stage, place.gpu));
+                here.map(|(.., count)| *count).sum::<u32>()
+            };
             let rooms = places.iter().map(|place| {
                 let lanes = if slot.map.is_some() { place.lanes.min(1) } else { place.lanes };
                 let taken: u32 =
                     wishes.iter().filter(|wish| wish.gpu == place.gpu).map(|wish| wish.count).sum();
-                let here = there.iter().filter(|(of, gpu, _)| (*of, *gpu) == (stage, place.gpu));
-                let here: u32 = here.map(|(.., count)| *count).sum();
-                let room = lanes.saturating_mul(number);
-                // One more than is wanted will be used soon; it is not ended because jobs took a little longer than before.
-                let spare = settings.standbys == Standbys::Auto && here <= room.saturating_add(lanes);
-                let room = if spare { room.max(here) } else { room };
+                let here = here(place);
+                let room = lanes.saturating_mul(number).max(here.min(lanes.saturating_mul(kept)));
                 (room.saturating_sub(taken), here)
             });
+            let all: u32 = places.iter().map(here).sum();
+            let limit = limit(settings.parallel, number).max(all.min(limit(settings.parallel, kept)));
+            let most = self.most_standbys(stage).min(limit);
             let counts = spread(most, &rooms.collect::<Vec<_>>());
             let (cpus, sure) = (self.threads(stage, demand), self.is_stage_sure(stage));
             let reserve = demand.reserve(&self.machine).filter(|_| sure);
@@ -170,11 +173,19 @@ impl Core {
 
     /// What must be true of the wishes, whatever happened.
     pub(crate) fn check_standbys(&self) -> Result<(), String> {
-        let paces = HashMap::new();
-        let wishes = self.standbys(&[], &paces);
+        let pace = |work| Pace { import: Some(Millis(10_000)), work: Millis(work), sure: true };
+        for pace in [None, Some(pace(1)), Some(pace(4000)), Some(pace(3_600_000))] {
+            let stages = (0..self.stages.len()).map(StageId::at);
+            self.check_wishes(&stages.filter_map(|stage| Some((stage, pace?))).collect())?;
+        }
+        Ok(())
+    }
+
+    fn check_wishes(&self, paces: &HashMap<StageId, Pace>) -> Result<(), String> {
+        let wishes = self.standbys(&[], paces);
         let there: Vec<StandbysThere> =
             wishes.iter().map(|wish| (wish.stage, wish.gpu, wish.count)).collect();
-        if self.standbys(&there, &paces) != wishes {
+        if self.standbys(&there, paces) != wishes {
             return Err(format!("{wishes:?} are wanted, and others once they are there"));
         }
         for wish in &wishes {
@@ -201,6 +212,16 @@ fn per_lane(stage: &Stage, pace: Option<Pace>) -> u32 {
         Standbys::Auto if stage.map.is_some() => 1,
         Standbys::Auto => pace.map_or(FIRST, Pace::ahead),
         Standbys::PerLane(number) => number,
+    }
+}
+
+/// Up to how many for each lane are not ended if they are there. Where several are wanted they will be used soon, and how many are wanted
+/// trembles; where one will do, a second is no burden.
+fn kept(stage: &Stage, number: u32) -> u32 {
+    match stage.standbys {
+        Standbys::Auto if stage.map.is_none() && number > 1 => MOST,
+        Standbys::Auto if stage.map.is_none() => number + 1,
+        _ => number,
     }
 }
 

@@ -180,16 +180,19 @@ def _recover(torch: Any, graph: Any, stream: Any, pool: Any) -> None:
 
 
 def _free_random_numbers(torch: Any, stream: Any) -> None:
-    """A capture holds torch's random numbers until it ends well: after one that broke off `torch.rand` fails, and goes on
-    failing. So here is one that ends well."""
-    anything = torch.empty((2,), device=stream.device)
-    graph = torch.cuda.CUDAGraph()
+    """A capture holds torch's random numbers until it ends well: after one that broke off `torch.rand` fails, and goes
+    on failing. So here is one that ends well."""
+    caller = torch.cuda.current_stream(stream.device)
     try:
+        anything = torch.empty((2,), device=stream.device)
+        graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph, stream=stream, capture_error_mode="thread_local"):
             anything[:1].copy_(anything[1:])
         graph.reset()
     except RuntimeError:
-        pass  # Within the caller's own capture, say: then they are the caller's to free.
+        pass  # No memory, say. What `torch.rand` then says is all that can be told.
+    finally:
+        torch.cuda.set_stream(caller)
 
 
 def _first_line(error: BaseException) -> str:

@@ -49,9 +49,10 @@ fn short_jobs_have_several_on_their_way() {
     assert_eq!(wished(0, Some(11_000), 4000, true), ["0@0×3"], "a job every 4 s, made in 11 s");
     assert_eq!(wished(0, Some(11_000), 100, true), ["0@0×8"], "not without end");
     assert_eq!(wished(0, Some(11_000), 100, false), ["0@0×4"], "a job runs, and may go on");
-    assert_eq!(wished(3, Some(11_000), 60_000, false), ["0@0×1"], "it goes on");
-    assert_eq!(wished(2, Some(11_000), 12_000, true), ["0@0×2"], "one more than is wanted stays");
-    assert_eq!(wished(3, Some(11_000), 12_000, true), ["0@0×1"], "but not two");
+    assert_eq!(wished(4, Some(11_000), 60_000, false), ["0@0×2"], "it goes on");
+    assert_eq!(wished(2, Some(11_000), 12_000, true), ["0@0×2"], "a second one stays");
+    assert_eq!(wished(3, Some(11_000), 12_000, true), ["0@0×2"], "but not a third");
+    assert_eq!(wished(8, Some(11_000), 9000, true), ["0@0×8"], "where several are wanted they will be used");
 }
 
 #[test]

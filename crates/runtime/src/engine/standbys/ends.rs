@@ -8,8 +8,8 @@ use rustix::fs::fstat;
 use rustix::process::{Pid, Signal, pidfd_send_signal};
 
 use super::super::ending::reap;
-use super::speech::{self, Word};
 use super::memory::{self, Host};
+use super::speech::{self, Word};
 use super::{Handed, Stand, Standby, Standbys, Useless, Why};
 
 /// A stage whose standbys end by themselves so often, with none that became a job in between, has none any more.
@@ -45,7 +45,13 @@ impl Standbys {
 
     /// The job's processes are gone. If it never came to begin, its log gets what the standby has printed: that tells why.
     pub(in super::super) fn on_job_gone(&mut self, job: JobId, exit: ProcessExit, now: Millis) -> Parting {
+        let parting = self.part(job, exit, now);
+        // That it had begun may have been heard only now.
         self.paces.on_ended(job, exit.success(), now);
+        parting
+    }
+
+    fn part(&mut self, job: JobId, exit: ProcessExit, now: Millis) -> Parting {
         let Some(number) =
             self.handed.iter().find(|(_, handed)| handed.job == job).map(|(number, _)| *number)
         else {
@@ -93,25 +99,26 @@ impl Standbys {
         loud.into_iter().map(|(_, stage)| stage).filter(|stage| self.loud.insert(*stage)).collect()
     }
 
-    /// Ends the youngest of those whose size nobody knows yet, if all take more together than standbys may have.
+    /// Ends the youngest of those that import, if all take more together than standbys may have.
     pub(in super::super) fn end_the_heavy(&mut self) {
-        if let Some(host) = Host::now() {
+        if self.of_use().any(|(_, one)| one.stand == Stand::Importing)
+            && let Some(host) = Host::now()
+        {
             self.keep_within(host.share());
         }
     }
 
     pub(super) fn keep_within(&mut self, most: u64) {
-        let mut unknown: Vec<(u32, StageId, u64)> = Vec::new();
-        for (number, one) in self.of_use().filter(|(_, one)| !self.sizes.contains_key(&one.mould.stage)) {
-            unknown.push((number, one.mould.stage, memory::resident(one.pid).unwrap_or(0)));
-        }
-        unknown.sort_unstable();
-        let mut taken = self.taken();
-        while taken > most && unknown.len() > 1 {
-            let Some((number, stage, size)) = unknown.pop() else { return };
-            let largest = unknown.iter().filter(|(_, of, _)| *of == stage).map(|(.., size)| *size).max();
-            // From now on it is taken to be so large: the next one is not started only to be ended again.
-            self.sizes.insert(stage, size.max(largest.unwrap_or(0)));
+        let size = |one: &Standby| memory::resident(one.pid).unwrap_or(0);
+        let mut all: Vec<_> =
+            self.of_use().map(|(number, one)| (number, one.mould.stage, one.stand, size(one))).collect();
+        all.sort_unstable_by_key(|(number, _, stand, _)| (*stand == Stand::Importing, *number));
+        let mut taken: u64 = all.iter().map(|(.., size)| size).sum();
+        while taken > most && all.len() > 1 {
+            let Some((number, stage, Stand::Importing, size)) = all.pop() else { return };
+            // The next one is not started only to be ended again.
+            let least = self.least_sizes.entry(stage).or_default();
+            *least = (*least).max(size);
             self.end(number);
             taken = taken.saturating_sub(size);
         }

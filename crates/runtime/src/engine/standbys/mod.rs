@@ -148,6 +148,8 @@ pub(super) struct Standbys {
     counter: u32,
     /// By stage: the largest seen, in bytes.
     sizes: HashMap<StageId, u64>,
+    /// By stage: what one had that was ended because all took too much; they are not smaller.
+    least_sizes: HashMap<StageId, u64>,
     paces: Paces,
     /// By stage: how many have ended by themselves in a row.
     deaths: HashMap<StageId, u32>,
@@ -181,6 +183,7 @@ impl Standbys {
             cold: HashSet::new(),
             counter: 0,
             sizes: HashMap::new(),
+            least_sizes: HashMap::new(),
             paces: Paces::default(),
             deaths: HashMap::new(),
             priority: if possible { Priority::try_out() } else { Priority::default() },
@@ -269,15 +272,16 @@ impl Standbys {
 
     /// Why the host has no memory for another one of this stage; `None`: it has.
     pub(super) fn shortage(&self, stage: StageId) -> Option<String> {
-        let size = self.sizes.get(&stage).copied().unwrap_or(0);
+        let size = self.sizes.get(&stage).max(self.least_sizes.get(&stage)).copied().unwrap_or(0);
         Host::now()?.refuses(self.taken(), size)
     }
 
-    /// What they have or will have together, in bytes. Of a stage whose size is not known: what it has now.
+    /// What they have or will have together, in bytes. While they import: at least what they have now.
     fn taken(&self) -> u64 {
         let size = |standby: &Standby| {
             let known = self.sizes.get(&standby.mould.stage).copied();
-            known.or_else(|| memory::resident(standby.pid)).unwrap_or(0)
+            let importing = || memory::resident(standby.pid).filter(|_| standby.stand == Stand::Importing);
+            known.max(importing()).unwrap_or(0)
         };
         self.of_use().map(|(_, standby)| size(standby)).sum()
     }

@@ -28,10 +28,13 @@ struct UnderWay {
 }
 
 impl UnderWay {
-    /// How long it has worked, as far as that can be told.
+    /// How long it has worked, if that can be told. A standby's import, at low priority, may take longer than its own has.
     fn work(&self, import: Option<Millis>, now: Millis) -> Option<Millis> {
         let age = now.since(self.since);
-        if self.cold { import.map(|import| Millis(age.0.saturating_sub(import.0))) } else { Some(age) }
+        if !self.cold {
+            return Some(age);
+        }
+        import.and_then(|import| age.0.checked_sub(import.0)).filter(|work| *work > 0).map(Millis)
     }
 }
 
@@ -50,20 +53,20 @@ impl Paces {
         let Some(one) = self.under_way.remove(&job).filter(|_| well) else { return };
         let seen = self.seen.entry(one.stage).or_default();
         if let Some(took) = one.work(seen.import, now) {
-            seen.work = Some(seen.work.map_or(took, |before| Millis(before.0.midpoint(took.0))));
+            seen.work = Some(seen.work.map_or(took, |before| Millis((3 * before.0 + took.0) / 4)));
         }
     }
 
-    /// What the core should know. While no job has ended, those that run tell how long one takes at least.
+    /// What the core should know. The youngest of those that run tells how long one takes at least.
     pub(super) fn at(&self, now: Millis) -> HashMap<StageId, Pace> {
-        let longest = |stage: StageId, import| {
+        let least = |stage: StageId, import| {
             let of_stage = self.under_way.values().filter(move |one| one.stage == stage);
-            of_stage.filter_map(|one| one.work(import, now)).max().unwrap_or(Millis(0))
+            of_stage.map(|one| one.work(import, now).unwrap_or(Millis(0))).min().unwrap_or(Millis(0))
         };
         let pace = |(stage, Seen { import, work }): (&StageId, &Seen)| {
             let pace = Pace {
                 import: *import,
-                work: work.unwrap_or_else(|| longest(*stage, *import)),
+                work: least(*stage, *import).max(work.unwrap_or(Millis(0))),
                 sure: work.is_some(),
             };
             (*stage, pace)
@@ -104,8 +107,30 @@ mod tests {
             paces.on_begun(JobId(job), STAGE, false, seconds(0));
             paces.on_ended(JobId(job), well, seconds(took));
         }
-        assert_eq!(paces.at(seconds(0))[&STAGE].work, seconds(6));
+        assert_eq!(paces.at(seconds(0))[&STAGE].work, seconds(5));
         paces.on_ended(JobId(9), true, seconds(0));
         assert!(paces.under_way.is_empty());
+    }
+
+    #[test]
+    fn those_that_run_count_by_the_youngest() {
+        let mut paces = Paces::default();
+        paces.on_imported(STAGE, seconds(10));
+        paces.on_begun(JobId(0), STAGE, false, seconds(0));
+        paces.on_ended(JobId(0), true, seconds(1));
+        for (job, since) in [(1, 2), (2, 30)] {
+            paces.on_begun(JobId(job), STAGE, false, seconds(since));
+        }
+        assert_eq!(paces.at(seconds(30))[&STAGE].work, seconds(1));
+        assert_eq!(paces.at(seconds(90))[&STAGE].work, seconds(60), "none is as short as the first one was");
+    }
+
+    #[test]
+    fn a_cold_job_that_was_quicker_than_an_import_tells_nothing() {
+        let mut paces = Paces::default();
+        paces.on_imported(STAGE, seconds(10));
+        paces.on_begun(JobId(0), STAGE, true, seconds(0));
+        paces.on_ended(JobId(0), true, seconds(9));
+        assert!(!paces.at(seconds(9))[&STAGE].sure);
     }
 }

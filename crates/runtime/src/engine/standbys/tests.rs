@@ -202,7 +202,10 @@ fn the_youngest_go_if_those_of_unknown_size_take_too_much() {
     standbys.keep_within(1);
     assert_eq!(standbys.there().len(), 1, "one may always be tried");
     assert!(standbys.waiting[&all[0].0].stand.is_of_use());
-    assert!(standbys.sizes[&StageId(0)] > 0, "the next one is not started only to be ended again");
+    assert!(standbys.least_sizes[&StageId(0)] > 0, "the next one is not started only to be ended again");
+    assert!(standbys.sizes.is_empty(), "how large they become is not known by that");
+    let wanted = [(mould(1), 9)];
+    assert_eq!(standbys.compare(&wanted).1.len(), SOUNDING - 1);
     standbys.end_all();
     for (number, _) in all {
         assert!(ended(&mut standbys, number).is_some());
