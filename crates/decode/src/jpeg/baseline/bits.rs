@@ -2,6 +2,9 @@
 
 use memchr::memchr;
 
+/// What follows the last stretch, so that eight bytes can be read from its end.
+const AFTER: [u8; 8] = [0; 8];
+
 /// Stretches of image data, each to be read on its own, without stuffing. Kept between files.
 #[derive(Default)]
 pub(super) struct Stretches {
@@ -22,7 +25,7 @@ pub(super) struct Bits<'a> {
     count: u32,
     /// Where it ends.
     end: usize,
-    /// Before this, eight bytes can be read at once.
+    /// Before this, eight bytes can be read at once. From here on, there is nothing but zeros.
     easy: usize,
 }
 
@@ -31,7 +34,7 @@ impl Stretches {
     pub(super) fn read(&mut self, mut encoded: &[u8]) -> Option<()> {
         self.data.clear();
         self.ends.clear();
-        self.data.reserve(encoded.len() + 8);
+        self.data.reserve(encoded.len() + AFTER.len());
         loop {
             let found = memchr(0xff, encoded)?;
             let (before, rest) = encoded.split_at_checked(found + 1)?;
@@ -46,6 +49,7 @@ impl Stretches {
                 0xd9 => {
                     self.data.extend_from_slice(&before[..found]);
                     self.ends.push(self.data.len());
+                    self.data.extend(AFTER);
                     return Some(());
                 }
                 _ => return None,
@@ -81,33 +85,21 @@ impl Bits<'_> {
     #[inline(always)]
     #[allow(unsafe_code)]
     pub(super) fn refill(&mut self) {
-        if self.at < self.easy {
+        let next = if self.at < self.easy {
             // SAFETY: `easy` is seven less than there are, so that eight may be read from each place before it.
-            let next = unsafe { self.data.as_ptr().add(self.at).cast::<[u8; 8]>().read_unaligned() };
-            self.next |= u64::from_be_bytes(next) >> self.count;
-            self.at += (63 - self.count as usize) >> 3;
-            self.count |= 0b11_1000; // 56 and what was over
+            unsafe { self.data.as_ptr().add(self.at).cast::<[u8; 8]>().read_unaligned() }
         } else {
-            *self = self.refilled_slowly();
-        }
+            [0; 8]
+        };
+        self.next |= u64::from_be_bytes(next) >> self.count;
+        self.at += (63 - self.count as usize) >> 3;
+        self.count |= 0b11_1000; // 56 and what was over
     }
 
-    #[cold]
-    fn refilled_slowly(mut self) -> Self {
-        while self.count <= 56 {
-            let next = self.data.get(self.at).copied().unwrap_or(0);
-            self.next |= u64::from(next) << (56 - self.count);
-            self.at += 1;
-            self.count += 8;
-        }
-        self
-    }
-
-    /// The next few; at least one.
+    /// The next ones, from the top. How many are there depends on what was skipped since the last refill.
     #[inline(always)]
-    #[allow(clippy::cast_possible_truncation)] // 16 at most
-    pub(super) fn peek(&self, count: u32) -> u32 {
-        (self.next >> (64 - count)) as u32
+    pub(super) const fn next(&self) -> u64 {
+        self.next
     }
 
     /// Goes on by so many.
@@ -157,7 +149,7 @@ mod tests {
         let mut seen = Vec::new();
         for count in [3, 5, 1, 6] {
             bits.refill();
-            seen.push(bits.peek(count));
+            seen.push(bits.next() >> (64 - count));
             bits.skip(count);
         }
         assert_eq!(seen, [0b101, 0b00101, 0, 0b000_111]);

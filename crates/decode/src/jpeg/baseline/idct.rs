@@ -3,28 +3,31 @@
 #![allow(unsafe_code)] // loads and stores; each says why it may
 
 use std::arch::x86_64::{
-    __m256i, _mm_loadu_si128, _mm256_add_epi32, _mm256_castsi128_si256, _mm256_inserti128_si256,
-    _mm256_madd_epi16, _mm256_mullo_epi16, _mm256_packs_epi32, _mm256_packus_epi16, _mm256_set1_epi32,
-    _mm256_setzero_si256, _mm256_srai_epi32, _mm256_storeu_si256, _mm256_sub_epi32, _mm256_unpackhi_epi8,
-    _mm256_unpackhi_epi16, _mm256_unpackhi_epi32, _mm256_unpackhi_epi64, _mm256_unpacklo_epi8,
-    _mm256_unpacklo_epi16, _mm256_unpacklo_epi32, _mm256_unpacklo_epi64,
+    __m256i, _mm_storel_epi64, _mm_unpackhi_epi64, _mm256_add_epi32, _mm256_castsi256_si128,
+    _mm256_extracti128_si256, _mm256_loadu_si256, _mm256_madd_epi16, _mm256_mullo_epi16, _mm256_packs_epi32,
+    _mm256_packus_epi16, _mm256_set1_epi32, _mm256_setzero_si256, _mm256_srai_epi32, _mm256_sub_epi32,
+    _mm256_unpackhi_epi8, _mm256_unpackhi_epi16, _mm256_unpackhi_epi32, _mm256_unpackhi_epi64,
+    _mm256_unpacklo_epi8, _mm256_unpacklo_epi16, _mm256_unpacklo_epi32, _mm256_unpacklo_epi64,
 };
 
-/// Coefficients of a block, row by row; behind them, room for what is to be forgotten.
-pub(super) type Block = [i16; 128];
+/// Coefficients of two blocks: eight rows of both, a row of the first before the same of the second. Behind them, room for what is to be
+/// forgotten: so much that any byte is a place in either.
+pub(super) type Blocks = [i16; 8 + 256];
 
-/// Two rows of each of the two blocks.
-pub(super) type RowPairs = [[u8; 32]; 4];
+/// What each coefficient is multiplied with.
+pub(super) type Rows = [[i16; 16]; 8];
 
-/// Samples of two blocks, each with its quantisation, `SIDE` (8, 4 or 2) across and down; what lies beyond is of no meaning. [`RowPairs`] has two rows
-/// of the first, then the same two of the second.
+/// Samples of two blocks: two rows of the first, then the same two of the second, and so on.
+#[derive(Clone, Copy)]
+pub(super) struct Samples([__m256i; 4]);
+
+/// Samples of two blocks, each with its quantisation, `SIDE` (8, 4 or 2) across and down; what lies beyond is of no meaning.
 #[inline]
 #[target_feature(enable = "avx2")]
-pub(super) fn samples<const SIDE: usize>(blocks: [&Block; 2], quantisation: [&[i16; 64]; 2]) -> RowPairs {
+pub(super) fn samples<const SIDE: usize>(blocks: &Blocks, quantisation: &Rows) -> Samples {
     let mut rows = [_mm256_setzero_si256(); 8];
-    for (at, row) in rows.iter_mut().enumerate() {
-        let coefficients = two(&blocks[0][at * 8..], &blocks[1][at * 8..]);
-        *row = _mm256_mullo_epi16(coefficients, two(&quantisation[0][at * 8..], &quantisation[1][at * 8..]));
+    for ((row, coefficients), quantisation) in rows.iter_mut().zip(blocks.as_chunks().0).zip(quantisation) {
+        *row = _mm256_mullo_epi16(load(coefficients), load(quantisation));
     }
     // Two bits more than the samples have are kept between the passes. In the second, 128 is added: samples lie around zero.
     match SIDE {
@@ -136,7 +139,7 @@ fn transposed(x: [__m256i; 8]) -> [__m256i; 8] {
 /// Columns of samples to rows of bytes.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn upright(x: [__m256i; 8]) -> RowPairs {
+fn upright(x: [__m256i; 8]) -> Samples {
     // Columns 0 and 4, 1 and 5, ...: the halves that interleave to neighbours.
     let c04 = _mm256_packus_epi16(x[0], x[4]);
     let c15 = _mm256_packus_epi16(x[1], x[5]);
@@ -146,12 +149,12 @@ fn upright(x: [__m256i; 8]) -> RowPairs {
     let (c23, c67) = (_mm256_unpacklo_epi8(c26, c37), _mm256_unpackhi_epi8(c26, c37));
     let (left_top, left_bottom) = (_mm256_unpacklo_epi16(c01, c23), _mm256_unpackhi_epi16(c01, c23));
     let (right_top, right_bottom) = (_mm256_unpacklo_epi16(c45, c67), _mm256_unpackhi_epi16(c45, c67));
-    [
-        kept(_mm256_unpacklo_epi32(left_top, right_top)),
-        kept(_mm256_unpackhi_epi32(left_top, right_top)),
-        kept(_mm256_unpacklo_epi32(left_bottom, right_bottom)),
-        kept(_mm256_unpackhi_epi32(left_bottom, right_bottom)),
-    ]
+    Samples([
+        _mm256_unpacklo_epi32(left_top, right_top),
+        _mm256_unpackhi_epi32(left_top, right_top),
+        _mm256_unpacklo_epi32(left_bottom, right_bottom),
+        _mm256_unpackhi_epi32(left_bottom, right_bottom),
+    ])
 }
 
 /// Two rows side by side, sample by sample: the first four columns, then the others.
@@ -190,23 +193,40 @@ fn rounded<const BITS: i32>(sums: Pairs) -> __m256i {
     _mm256_packs_epi32(_mm256_srai_epi32::<BITS>(sums[0]), _mm256_srai_epi32::<BITS>(sums[1]))
 }
 
-/// Eight of each, side by side; zeros where there are not as many.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn two(first: &[i16], second: &[i16]) -> __m256i {
-    let first = first.first_chunk::<8>().unwrap_or(&[0; 8]);
-    let second = second.first_chunk::<8>().unwrap_or(&[0; 8]);
-    // SAFETY: 16 bytes each that may be read, at any alignment.
-    let (first, second) =
-        unsafe { (_mm_loadu_si128(first.as_ptr().cast()), _mm_loadu_si128(second.as_ptr().cast())) };
-    _mm256_inserti128_si256::<1>(_mm256_castsi128_si256(first), second)
+fn load(row: &[i16; 16]) -> __m256i {
+    // SAFETY: 32 bytes that may be read, at any alignment.
+    unsafe { _mm256_loadu_si256(row.as_ptr().cast()) }
 }
 
-#[inline]
-#[target_feature(enable = "avx2")]
-fn kept(rows: __m256i) -> [u8; 32] {
-    let mut bytes = [0; 32];
-    // SAFETY: 32 bytes that may be written, at any alignment.
-    unsafe { _mm256_storeu_si256(bytes.as_mut_ptr().cast(), rows) };
-    bytes
+impl Samples {
+    /// Eight rows of eight of the first or the second block, `stride` apart. `None`: there is no room for them.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub(super) fn put(self, second: bool, target: &mut [u8], stride: usize) -> Option<()> {
+        let needed = stride.checked_mul(7)?.checked_add(8)?;
+        let to = target.get_mut(..needed)?.as_mut_ptr();
+        for (pair, rows) in self.0.into_iter().enumerate() {
+            let rows =
+                if second { _mm256_extracti128_si256::<1>(rows) } else { _mm256_castsi256_si128(rows) };
+            // SAFETY: eight bytes each from `2 * pair` and `2 * pair + 1` times `stride`; the last of them, at 7 times, end where `target` was
+            // cut off right above.
+            unsafe {
+                let to = to.add(2 * pair * stride);
+                _mm_storel_epi64(to.cast(), rows);
+                _mm_storel_epi64(to.add(stride).cast(), _mm_unpackhi_epi64(rows, rows));
+            }
+        }
+        Some(())
+    }
+
+    /// Eight samples of each row of the first or the second block.
+    #[inline]
+    #[target_feature(enable = "avx2")]
+    pub(super) fn rows(self, second: bool) -> [[u8; 8]; 8] {
+        let mut rows = [[0; 8]; 8];
+        self.put(second, rows.as_flattened_mut(), 8);
+        rows
+    }
 }

@@ -18,9 +18,10 @@ pub(super) struct Component {
 }
 
 /// Tables of one thread, kept between files: most have the same.
+#[derive(Default)]
 pub(super) struct Tables {
     /// In the order of the rows of a block.
-    pub(super) quantisation: [[i16; 64]; 4],
+    pub(super) quantisation: [[[i16; 8]; 8]; 4],
     /// For first coefficients.
     pub(super) first: [Huffman; 4],
     /// For the others.
@@ -39,16 +40,16 @@ pub(super) struct Frame<'a> {
     pub(super) data: &'a [u8],
 }
 
-/// Where the coefficient that comes at a certain place in the file stands in its block. Places beyond the last are those of a broken
-/// file, or of the end of a block; they go where nobody looks.
-pub(super) const PLACES: [u8; 256] = places();
+/// Where the coefficient that comes at a certain place in the file stands in its block, whose rows are 16 apart. Places beyond the last are those of a broken
+/// file, or of the end of a block; they go where nobody looks. There is one for the sum of any place and any byte.
+pub(super) static PLACES: [u8; 320] = places();
 
-const fn places() -> [u8; 256] {
-    let mut places = [64; 256];
+const fn places() -> [u8; 320] {
+    let mut places = [128; 320];
     let (mut row, mut column, mut up) = (0u8, 0u8, true);
     let mut at = 0;
     while at < 64 {
-        places[at] = row * 8 + column;
+        places[at] = row * 16 + column;
         // Along the sides; the corners belong to the far ones.
         match (up, row, column) {
             (true, _, 7) => (row, up) = (row + 1, false),
@@ -61,17 +62,6 @@ const fn places() -> [u8; 256] {
         at += 1;
     }
     places
-}
-
-impl Default for Tables {
-    fn default() -> Self {
-        Self {
-            quantisation: [[0; 64]; 4],
-            first: Default::default(),
-            others: Default::default(),
-            known: Default::default(),
-        }
-    }
 }
 
 impl Tables {
@@ -105,8 +95,8 @@ impl Tables {
             // 16 bits do not occur in baseline files.
             let table = self.quantisation.get_mut(usize::from(*which))?;
             let values = rest.first_chunk::<64>()?;
-            for (value, place) in values.iter().zip(PLACES) {
-                table[usize::from(place)] = i16::from(*value);
+            for (value, place) in values.iter().zip(&PLACES) {
+                table[usize::from(place / 16)][usize::from(place % 16)] = i16::from(*value);
             }
             self.known[0][usize::from(*which)] = true;
             body = &rest[64..];
@@ -173,7 +163,7 @@ mod tests {
 
     #[test]
     fn coefficients_come_in_zigzag() {
-        assert_eq!(PLACES[..12], [0, 1, 8, 16, 9, 2, 3, 10, 17, 24, 32, 25]);
-        assert_eq!(PLACES[56..66], [53, 60, 61, 54, 47, 55, 62, 63, 64, 64]);
+        assert_eq!(PLACES[..12], [0, 1, 16, 32, 17, 2, 3, 18, 33, 48, 64, 49]);
+        assert_eq!(PLACES[56..66], [101, 116, 117, 102, 87, 103, 118, 119, 128, 128]);
     }
 }
