@@ -243,7 +243,8 @@ class Ends(WithGpulane):
 
 
 SCRIPT = """
-    import sys, pathlib
+    import sys, pathlib, signal
+    signal.signal(signal.SIGINT, signal.default_int_handler)  # Tests in the background inherit that it is ignored.
     sys.path.insert(0, {package!r})
     from gpulane._runs import run
     begun = run(command={command!r}, sets={{"n": [0]}}, gpus="none", run_dir="killed", wait=False, quiet=True)

@@ -81,7 +81,7 @@ impl Stretches {
 }
 
 impl Bits<'_> {
-    /// Sees to it that at least 56 are there. Beyond the end, they are zeros.
+    /// Sees to it that at least 56 are there. Beyond the end they are those of the next stretch, or zeros.
     #[inline(always)]
     #[allow(unsafe_code)]
     pub(super) fn refill(&mut self) {
