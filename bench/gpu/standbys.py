@@ -5,7 +5,8 @@
 
 Needs torch. Each job notes when its function was entered, when its first kernel had run and when it was done; gpulane's journal tells
 when its process had ended. So the gap from one job's exit to the next one's first kernel can be told apart from the training. Results
-must be the same bit for bit, warm or cold. All 13 at once is shown beside it: there nobody can be warm. Every check prints a line; the exit code is the number of those that failed. `--cpu` tries the script itself without
+must be the same bit for bit, warm or cold. All 13 at once is shown beside it: there nobody can be warm. Every check prints a line;
+the exit code is the number of those that failed. `--cpu` tries the script itself without
 torch and without a GPU.
 """
 
@@ -28,7 +29,7 @@ HERE = Path(__file__).resolve().parent
 PARSER = argparse.ArgumentParser()
 PARSER.add_argument("gpulane")
 PARSER.add_argument("--jobs", type=int, default=13)
-PARSER.add_argument("--seconds", type=float, default=3.0, help="of training for each job, about; with its context and its end a job takes one more")
+PARSER.add_argument("--seconds", type=float, default=4.0, help="of training for each job, about")
 PARSER.add_argument("--steps", type=int, help="of training for each job; without, as many as take so many seconds here")
 PARSER.add_argument("--only", default="", help="only what has this in its name: one, four, all")
 PARSER.add_argument("--rounds", type=int, default=1, help="of all kinds in turn; medians are shown")
@@ -134,9 +135,9 @@ def look_at(folder: Path, seconds: float) -> Measured:
     for start in started:
         out = folder / "jobs" / start["job"] / "out"
         notes[start["job"]] = json.loads((out / "notes.json").read_text())
-    for start, end in ((start, end) for start in started for end in events(folder, "job_succeeded")):
-        if start["job"] == end["job"]:
-            notes[start["job"]]["exit"] = datetime.fromisoformat(start["time"]).timestamp() + end["seconds"]
+    took = {end["job"]: end["seconds"] for end in events(folder, "job_succeeded")}
+    for start in started:
+        notes[start["job"]]["exit"] = datetime.fromisoformat(start["time"]).timestamp() + took[start["job"]]
     in_order = sorted(notes.values(), key=lambda note: note["kernel"])
     pairs = list(zip(in_order, in_order[1:]))
     off = events(folder, "standbys_off")
@@ -167,7 +168,8 @@ def main() -> int:
     for words, settings in (kind for kind in kinds if ARGS.only in kind[0]):
         seen: dict[str, list[Measured]] = {"off": [], "auto": []}
         for turn in range(ARGS.rounds):
-            for standbys in ("auto", "off"):
+            # Who goes first finds the machine as it was left: in turns.
+            for standbys in ("auto", "off") if turn % 2 else ("off", "auto"):
                 name = f"{words.replace(' ', '-')}-{standbys}-{turn}"
                 seen[standbys].append(run(name, standbys, settings, count))
         cold, warm = seen["off"], seen["auto"]

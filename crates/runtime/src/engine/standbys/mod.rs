@@ -242,7 +242,7 @@ impl Standbys {
         let mut sounding: HashMap<StageId, usize> = HashMap::new();
         missing.retain(|Mould { stage, .. }| {
             self.sizes.contains_key(stage) || {
-                let importing = sounding.entry(*stage).or_insert_with(|| self.importing(*stage).count());
+                let importing = sounding.entry(*stage).or_insert_with(|| self.importing(*stage));
                 *importing += 1;
                 *importing <= SOUNDING
             }
@@ -250,8 +250,9 @@ impl Standbys {
         (surplus, missing)
     }
 
-    fn importing(&self, stage: StageId) -> impl Iterator<Item = (u32, &Standby)> {
-        self.of_use().filter(move |(_, one)| one.mould.stage == stage && one.stand == Stand::Importing)
+    fn importing(&self, stage: StageId) -> usize {
+        let of_stage = self.of_use().filter(|(_, one)| one.mould.stage == stage);
+        of_stage.filter(|(_, one)| one.stand == Stand::Importing).count()
     }
 
     /// Whether the CPUs have room for another import.
