@@ -10,6 +10,7 @@ Nothing here may depend on the file's folder: all that is needed is imported bef
 from __future__ import annotations
 
 import _io
+import _socket
 import array
 import atexit
 import contextlib
@@ -368,7 +369,9 @@ def _kind(kind: type) -> str:
         return "file"
     if kind in (GeneratorType, CoroutineType, AsyncGeneratorType):
         return "suspended"
-    return "last words" if hasattr(kind, "__del__") else ""
+    # A socket is closed when it goes; the kernel does so, too.
+    last_words = getattr(kind, "__del__", None)
+    return "" if last_words in (None, getattr(_socket.socket, "__del__", None)) else "last words"
 
 
 def _is_installed(suspended: Any) -> bool:

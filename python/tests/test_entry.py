@@ -202,6 +202,11 @@ class Ending(Folder):
             ["all"] + sorted(f"{name}.txt: all" + ("\n" if name == "tee" else "") for name in names),
         )
 
+    def test_sockets_have_no_say(self) -> None:
+        self.assert_quick(
+            "import socket\nkept = socket.socketpair()\nkept[0].close()\ndef main(): print('all')\n", ["all"]
+        )
+
     def test_compressed_files_get_their_end(self) -> None:
         self.write("import gzip\nZIPPED = gzip.open('here.gz', 'wt')\ndef main(): ZIPPED.write('all of it')\n")
         self.assertEqual(self.cold("train.py:main").returncode, 0)
@@ -326,6 +331,16 @@ class Waiting(Folder):
         self.assertEqual((code, err), (0, "ran 0.5 train/a\n"))
         self.assertEqual(out, "imported 0\nopen ['0', '1', '2'] False\n")
         self.assertTrue((self.folder / "out" / "model").exists())
+
+    def test_what_it_was_ready_with_does_not_keep_its_end_from_being_short(self) -> None:
+        self.write("def main(): print('all')\n")
+        self.start("train.py:main", PYTHONVERBOSE="1")
+        self.assertIn("ready", self.hear())
+        self.hand_over(self.job())
+        self.assertIn("begun", self.hear())
+        code, (printed, verbose) = self.end()
+        self.assertEqual((code, printed), (0, "all\n"))
+        self.assertNotIn("\n# clear", verbose, "modules were taken apart")
 
     def test_what_was_printed_is_given_to_the_log_and_kept_nowhere_else(self) -> None:
         self.write(
