@@ -36,6 +36,8 @@ except ImportError:  # Python was built without.
 
 __all__ = ["main"]
 
+HERE = os.path.dirname(os.path.realpath(__file__))
+
 STANDBY = "GPULANE_STANDBY"
 """Names the socket of a standby: a descriptor's number."""
 
@@ -164,8 +166,7 @@ def _content(file: int) -> bytes:
 def _put_first(folder: str) -> None:
     """Modules are looked for there first. Where this program lies, which is no place to import from, makes way for it;
     with `PYTHONSAFEPATH` that is not on the path, and nothing has to."""
-    here = os.path.dirname(os.path.realpath(__file__))
-    if sys.path and os.path.realpath(sys.path[0]) == here:
+    if sys.path and os.path.realpath(sys.path[0]) == HERE:
         sys.path[0] = folder
     else:
         sys.path.insert(0, folder)
@@ -278,6 +279,8 @@ def _sayable(text: str) -> str:
 def _prepare(words: List[str]) -> Callable[[], None]:
     """Everything that can be done before there is a job; what remains to be done."""
     if words[0] != "--worker":
+        with contextlib.suppress(Exception):  # It saves time, nothing else.
+            _keep_compiled()
         function = load(words[0])
         return lambda: call(function)
     # As `_start.py worker` does it.
@@ -302,6 +305,15 @@ class Hidden:
 
     def __exit__(self, *_: object) -> None:
         os.environ.update(self._values)
+
+
+def _keep_compiled() -> None:
+    """See `_compiled.py`, which is found whatever is on the path."""
+    spec = importlib.util.spec_from_file_location("gpulane._compiled", os.path.join(HERE, "_compiled.py"))
+    if spec is not None and spec.loader is not None:
+        module = importlib.util.module_from_spec(spec)
+        spec.loader.exec_module(module)
+        module.keep()
 
 
 def _look_ahead() -> None:

@@ -22,11 +22,12 @@ def role(name: str) -> Callable[[], None]:
     theirs = {os.path.abspath(entry) for entry in os.environ.get("PYTHONPATH", "").split(os.pathsep)}
     theirs.add(os.getcwd())
     sys.path[:] = [root] + [entry for entry in given if os.path.abspath(entry) not in theirs]
-    from gpulane import loader, worker
+    from gpulane import _compiled, loader, worker
 
     for later in LATER:
         importlib.import_module(f"gpulane._device.{later}")
     sys.path[:] = [root] + given
+    _compiled.keep()
     return loader.main if name == "loader" else worker.main
 
 
