@@ -51,3 +51,9 @@ def main(config, out):
     noted = pretend(config) if config["dry"] else train(config)
     noted.update(entered=entered, done=time.time())
     (out / "notes.json").write_text(json.dumps(noted))
+
+
+if __name__ == "__main__":  # As a command of its own: what a job is without gpulane's help.
+    from pathlib import Path
+
+    main(json.loads(os.environ["GPULANE_CONFIG"]), Path(os.environ["GPULANE_OUT"]))

@@ -1,7 +1,10 @@
 #!/usr/bin/env python3
 """Warm standbys on a real GPU: 13 short trainings, cold and warm, one at a time and four at a time with MPS.
 
-    bench/gpu/standbys.py GPULANE [--jobs N] [--seconds S | --steps N] [--rounds R] [--only WORD] [--cpu]
+    bench/gpu/standbys.py GPULANE [--jobs N] [--seconds S | --steps N] [--rounds R] [--only WORD] [--off] [--cpu]
+
+Cold is a command, `python conv.py`; warm is an entry. With `--off` the entry without standbys is shown beside them. The first warm run finds nothing that
+gpulane has kept of earlier ones, later ones find compiled files.
 
 Needs torch. Each job notes when its function was entered, when its first kernel had run and when it was done; gpulane's journal tells
 when its process had ended. So the gap from one job's exit to the next one's first kernel can be told apart from the training. Results
@@ -33,6 +36,7 @@ PARSER.add_argument("--seconds", type=float, default=4.0, help="of training for 
 PARSER.add_argument("--steps", type=int, help="of training for each job; without, as many as take so many seconds here")
 PARSER.add_argument("--only", default="", help="only what has this in its name: one, four, all")
 PARSER.add_argument("--rounds", type=int, default=1, help="of all kinds in turn; medians are shown")
+PARSER.add_argument("--off", action="store_true", help="also the entry without standbys")
 PARSER.add_argument("--cpu", action="store_true", help="a dry run of the script: no torch, no GPU")
 ARGS = PARSER.parse_args()
 GPULANE = os.path.abspath(ARGS.gpulane)
@@ -96,16 +100,17 @@ def steps() -> int:
     return max(50, int(rate * ARGS.seconds))
 
 
-def run(name: str, standbys: str, settings: str, count: int) -> Measured:
+def run(name: str, kind: str, settings: str, count: int) -> Measured:
     plan, folder = WORK / f"{name}.toml", WORK / name
     seeds = ", ".join(str(seed) for seed in range(ARGS.jobs))
+    conv = HERE / "conv.py"
+    entry = f'entry = "{conv}:main"\npython = "{sys.executable}"\nstandbys = "{"off" if kind == "off" else "auto"}"'
+    what = f'command = ["{sys.executable}", "{conv}"]' if kind == "cold" else entry
     plan.write_text(
         f"""
 [[stage]]
 name = "train"
-entry = "{HERE / 'conv.py'}:main"
-python = "{sys.executable}"
-standbys = "{standbys}"
+{what}
 {'' if ARGS.cpu else settings}
 [stage.matrix]
 seed = [{seeds}]
@@ -113,8 +118,9 @@ steps = [{count}]
 dry = [{'true' if ARGS.cpu else 'false'}]
 """
     )
-    # Each begins without knowledge from the others.
-    environment = dict(os.environ, XDG_CACHE_HOME=str(WORK / f"cache-{name}"))
+    # Each begins without knowledge from the others, but for what was compiled.
+    shutil.rmtree(WORK / "cache" / "gpulane" / "stages", ignore_errors=True)
+    environment = dict(os.environ, XDG_CACHE_HOME=str(WORK / "cache"))
     gpus = ["--gpus", "none", "--lanes", "1"] if ARGS.cpu else []
     begun = time.monotonic()
     done = subprocess.run(
@@ -166,24 +172,26 @@ def main() -> int:
     print(f"     {ARGS.jobs} jobs of {count} steps")
     kinds = [("one at a time", ALONE)] if ARGS.cpu else [("one at a time", ALONE), ("four at a time", PACKED)]
     for words, settings in (kind for kind in kinds if ARGS.only in kind[0]):
-        seen: dict[str, list[Measured]] = {"off": [], "auto": []}
+        seen: dict[str, list[Measured]] = {"cold": [], "warm": [], "off": []}
         for turn in range(ARGS.rounds):
             # Who goes first finds the machine as it was left: in turns.
-            for standbys in ("auto", "off") if turn % 2 else ("off", "auto"):
-                name = f"{words.replace(' ', '-')}-{standbys}-{turn}"
-                seen[standbys].append(run(name, standbys, settings, count))
-        cold, warm = seen["off"], seen["auto"]
-        tell(words, cold, warm)
+            for kind in ("warm", "cold") if turn % 2 else ("cold", "warm"):
+                seen[kind].append(run(f"{words.replace(' ', '-')}-{kind}-{turn}", kind, settings, count))
+        if ARGS.off:
+            seen["off"].append(run(f"{words.replace(' ', '-')}-off", "off", settings, count))
+        tell(words, seen)
     if not ARGS.cpu and ARGS.only in "all at once":
-        print(f"     all at once, cold: {run('all-at-once', 'off', AT_ONCE, count).seconds:7.2f} s")
+        print(f"     all at once, cold: {run('all-at-once', 'cold', AT_ONCE, count).seconds:7.2f} s")
     shutil.rmtree(WORK, ignore_errors=True)
     print(f"{len(failures)} failed: {failures}")
     return len(failures)
 
 
-def tell(words: str, cold: list[Measured], warm: list[Measured]) -> None:
-    for name, measured in (("cold", cold), ("warm", warm)):
-        line = f"{median([one.seconds for one in measured]):7.2f} s"
+def tell(words: str, seen: dict[str, list[Measured]]) -> None:
+    for name, measured in seen.items():
+        if not measured:
+            continue
+        line = f"{median([one.seconds for one in measured]):7.2f} s {[round(one.seconds, 1) for one in measured]}"
         if words == "one at a time":
             gaps = [gap for one in measured for gap in one.gaps]
             line += f", from an exit to the next first kernel {median(gaps):.3f} s (longest {max(gaps):.3f})"
@@ -192,10 +200,12 @@ def tell(words: str, cold: list[Measured], warm: list[Measured]) -> None:
         entered = [one for measure in measured for one in measure.entered]
         line += f", from main() to the first kernel {median(entered):.3f} s"
         print(f"     {words}, {name}: {line}, {sum(one.warm for one in measured)} warm starts")
+    cold, warm = seen["cold"], seen["warm"]
     ratio = median([one.seconds for one in cold]) / median([one.seconds for one in warm])
-    print(f"     {words}: warm is {ratio:.2f} times as fast")
-    check(f"{words}: some starts were warm, and without standbys none", warm[0].warm > 0 and all(one.warm == 0 for one in cold), [one.warm for one in warm])
-    same = all(one.results == cold[0].results for one in cold + warm)
+    best = median([one.seconds for one in cold]) / min(one.seconds for one in warm)
+    print(f"     {words}: warm is {ratio:.2f} times as fast, at best {best:.2f}")
+    check(f"{words}: some starts were warm, and without standbys none", warm[0].warm > 0 and all(one.warm == 0 for one in cold + seen["off"]), [one.warm for one in warm])
+    same = all(one.results == cold[0].results for measured in seen.values() for one in measured)
     check(f"{words}: the same weights bit for bit, warm and cold", same)
     if words == "one at a time":
         gap = median([gap for one in warm for gap in one.gaps])

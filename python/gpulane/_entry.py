@@ -25,6 +25,7 @@ import sys
 import threading
 import time
 import traceback
+import weakref
 from pathlib import Path
 from types import AsyncGeneratorType, CoroutineType, GeneratorType, TracebackType
 from typing import Any, Callable, Dict, List, Optional, Tuple
@@ -324,10 +325,11 @@ def _look_ahead() -> None:
                 importlib.import_module(later)
 
 
-def _end() -> None:
+def _end(known: Optional[List[Any]]) -> None:
     """Ends the process after a job that went well, without taking all modules apart: with torch that lasts a second, in
     which the GPU stands idle, and the kernel frees all of it anyway. Before that threads are waited for, exit handlers
-    run, and files are written. Returns, and leaves it to Python, if anything else has a say at the end."""
+    run, and files are written. Returns, and leaves it to Python, if anything else has a say at the end. What was there
+    when it was `known` which files are open is frozen, and is not looked at again."""
     try:
         threading._shutdown()  # type: ignore[attr-defined]
     except BaseException:
@@ -340,10 +342,15 @@ def _end() -> None:
     if any(name in sys.modules for name in LIBRARIES_THAT_WRITE_AT_THE_END):
         return
     gc.collect()
-    gc.unfreeze()
+    if known is None:
+        gc.unfreeze()
     files = _open_files(gc.get_objects())
     if files is None:
         return
+    for reference in known or []:
+        file = reference()
+        if file is not None and not file.closed:
+            files.append(file)
     try:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -358,6 +365,17 @@ def _end() -> None:
             write()
     ctypes.CDLL(None).fflush(None)
     os._exit(0)
+
+
+def _look_around() -> Optional[List[Any]]:
+    """Weak references to the files that are open after the import; `None` if all has to be looked at again."""
+    if threading.active_count() > 1:
+        return None  # It may open one just now.
+    files = _open_files(gc.get_objects())
+    try:
+        return None if files is None else [weakref.ref(file) for file in files]
+    except TypeError:
+        return None
 
 
 def _open_files(objects: List[Any]) -> Optional[List[Any]]:
@@ -414,6 +432,7 @@ def main() -> int:
     rarely = gc.get_threshold()
     number = os.environ.pop(STANDBY, None)
     standby = None if number is None else Standby(int(number))
+    known: Optional[List[Any]] = None
     try:
         with contextlib.nullcontext() if alone else Hidden():
             rest = _prepare(words)
@@ -427,12 +446,16 @@ def main() -> int:
     if standby is not None:
         if not standby.has_a_job():
             _look_ahead()
+            if quick:
+                known = _look_around()
+                gc.freeze()
         standby.tell({"ready": {"seconds": time.monotonic() - begun}})
         standby.take_over()
     if quick:
         if gc.get_threshold() == rarely:  # Otherwise the file has its own idea of it.
             gc.set_threshold(*often)
-        gc.freeze()  # What was imported stays: looking for garbage among it costs time, above all at the end.
+        if known is None:
+            gc.freeze()  # What was imported stays: looking for garbage among it costs time, above all at the end.
     try:
         rest()
     except Exception as error:
@@ -441,7 +464,7 @@ def main() -> int:
     else:
         if quick:
             with contextlib.suppress(Exception):  # Nothing here may fail a job that went well.
-                _end()
+                _end(known)
         return 0
     finally:
         if quick:
