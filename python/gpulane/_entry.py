@@ -328,8 +328,8 @@ def _look_ahead() -> None:
 def _end(known: Optional[List[Any]]) -> None:
     """Ends the process after a job that went well, without taking all modules apart: with torch that lasts a second, in
     which the GPU stands idle, and the kernel frees all of it anyway. Before that threads are waited for, exit handlers
-    run, and files are written. Returns, and leaves it to Python, if anything else has a say at the end. What was there
-    when it was `known` which files are open is frozen, and is not looked at again."""
+    run, and files are written. Returns, and leaves it to Python, if anything else has a say at the end. What is frozen
+    is not looked at, but for those of it that are `known` to matter."""
     try:
         threading._shutdown()  # type: ignore[attr-defined]
     except BaseException:
@@ -344,13 +344,10 @@ def _end(known: Optional[List[Any]]) -> None:
     gc.collect()
     if known is None:
         gc.unfreeze()
-    files = _open_files(gc.get_objects())
+    frozen = [reference() for reference in known or []]
+    files = _open_files(gc.get_objects() + [one for one in frozen if one is not None])
     if files is None:
         return
-    for reference in known or []:
-        file = reference()
-        if file is not None and not file.closed:
-            files.append(file)
     try:
         sys.stdout.flush()
         sys.stderr.flush()
@@ -368,40 +365,45 @@ def _end(known: Optional[List[Any]]) -> None:
 
 
 def _look_around() -> Optional[List[Any]]:
-    """Weak references to the files that are open after the import; `None` if all has to be looked at again."""
+    """Weak references to all that could have a say at the end; `None` if that cannot be told yet."""
     if threading.active_count() > 1:
-        return None  # It may open one just now.
-    files = _open_files(gc.get_objects())
+        return None  # It may open a file just now.
+    kinds = Kinds()
     try:
-        return None if files is None else [weakref.ref(file) for file in files]
+        return [weakref.ref(one) for one in gc.get_objects() if kinds[type(one)]]
     except TypeError:
         return None
 
 
 def _open_files(objects: List[Any]) -> Optional[List[Any]]:
     """The files among them; `None` if others are there that have something to do when they go."""
-    kinds: Dict[type, str] = {}
+    kinds = Kinds()
     files = []
     for one in objects:
-        kind = type(one)
-        known = kinds.get(kind)
-        if known is None:
-            known = kinds[kind] = _kind(kind)
-        if known == "file":
+        kind = kinds[type(one)]
+        if kind == "file":
             files.append(one)
-        elif known == "suspended" and not _is_installed(one) or known == "last words":
+        elif kind == "suspended" and not _is_installed(one) or kind == "last words":
             return None
     return [file for file in files if not file.closed]
 
 
-def _kind(kind: type) -> str:
-    if issubclass(kind, _io._IOBase):
-        return "file"
-    if kind in (GeneratorType, CoroutineType, AsyncGeneratorType):
-        return "suspended"
-    # A socket is closed when it goes; the kernel does so, too.
-    last_words = getattr(kind, "__del__", None)
-    return "" if last_words in (None, getattr(_socket.socket, "__del__", None)) else "last words"
+class Kinds(Dict[type, str]):
+    """What the end of a type's objects means; empty: nothing."""
+
+    def __missing__(self, kind: type) -> str:
+        self[kind] = found = self._look_at(kind)
+        return found
+
+    @staticmethod
+    def _look_at(kind: type) -> str:
+        if issubclass(kind, _io._IOBase):
+            return "file"
+        if kind in (GeneratorType, CoroutineType, AsyncGeneratorType):
+            return "suspended"
+        # A socket is closed when it goes; the kernel does so, too.
+        last_words = getattr(kind, "__del__", None)
+        return "" if last_words in (None, getattr(_socket.socket, "__del__", None)) else "last words"
 
 
 def _is_installed(suspended: Any) -> bool:
