@@ -9,10 +9,7 @@ Nothing here may depend on the file's folder: all that is needed is imported bef
 
 from __future__ import annotations
 
-import _io
-import _socket
 import array
-import atexit
 import contextlib
 import gc
 import importlib
@@ -22,18 +19,11 @@ import json
 import os
 import select
 import sys
-import threading
 import time
 import traceback
-import weakref
 from pathlib import Path
-from types import AsyncGeneratorType, CoroutineType, GeneratorType, TracebackType
+from types import ModuleType, TracebackType
 from typing import Any, Callable, Dict, List, Optional, Tuple
-
-try:
-    import ctypes
-except ImportError:  # Python was built without.
-    ctypes = None  # type: ignore[assignment]
 
 __all__ = ["main"]
 
@@ -44,14 +34,6 @@ STANDBY = "GPULANE_STANDBY"
 
 RARELY = (100_000, 50, 100)
 """How often garbage is looked for while importing: there is next to none, and an eighth of the time goes into it."""
-
-WRITE_AT_THE_END = ("LD_PRELOAD", "CUDA_INJECTION64_PATH")
-"""Profilers and their like come into a process by these."""
-
-LIBRARIES_THAT_WRITE_AT_THE_END = ("h5py", "tables", "netCDF4", "mpi4py")
-"""From C, so that nothing of it is seen from Python."""
-
-BUFFERS = (_io.BufferedWriter, _io.BufferedRandom, _io.BufferedRWPair)
 
 AHEAD = {"torch": "torch._dynamo"}
 """What a library imports only when it is used: torch, with the first optimizer, some 900 modules."""
@@ -280,8 +262,7 @@ def _sayable(text: str) -> str:
 def _prepare(words: List[str]) -> Callable[[], None]:
     """Everything that can be done before there is a job; what remains to be done."""
     if words[0] != "--worker":
-        with contextlib.suppress(Exception):  # It saves time, nothing else.
-            _keep_compiled()
+        _beside("_compiled").keep()
         function = load(words[0])
         return lambda: call(function)
     # As `_start.py worker` does it.
@@ -308,13 +289,14 @@ class Hidden:
         os.environ.update(self._values)
 
 
-def _keep_compiled() -> None:
-    """See `_compiled.py`, which is found whatever is on the path."""
-    spec = importlib.util.spec_from_file_location("gpulane._compiled", os.path.join(HERE, "_compiled.py"))
-    if spec is not None and spec.loader is not None:
-        module = importlib.util.module_from_spec(spec)
-        spec.loader.exec_module(module)
-        module.keep()
+def _beside(name: str) -> ModuleType:
+    """A module that lies beside this one, whatever is on the path."""
+    spec = importlib.util.spec_from_file_location(f"gpulane.{name}", os.path.join(HERE, f"{name}.py"))
+    if spec is None or spec.loader is None:
+        raise ImportError(f"{name}.py is no Python file")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 def _look_ahead() -> None:
@@ -323,98 +305,6 @@ def _look_ahead() -> None:
         if library in sys.modules:
             with contextlib.suppress(Exception):
                 importlib.import_module(later)
-
-
-def _end(known: Optional[List[Any]]) -> None:
-    """Ends the process after a job that went well, without taking all modules apart: with torch that lasts a second, in
-    which the GPU stands idle, and the kernel frees all of it anyway. Before that threads are waited for, exit handlers
-    run, and files are written. Returns, and leaves it to Python, if anything else has a say at the end. What is frozen
-    is not looked at, but for those of it that are `known` to matter."""
-    try:
-        threading._shutdown()  # type: ignore[attr-defined]
-    except BaseException:
-        traceback.print_exc()
-        return
-    with contextlib.suppress(BaseException):  # Each was shown already.
-        atexit._run_exitfuncs()
-    if threading.active_count() > 1 or any(name in os.environ for name in WRITE_AT_THE_END):
-        return
-    if any(name in sys.modules for name in LIBRARIES_THAT_WRITE_AT_THE_END):
-        return
-    gc.collect()
-    if known is None:
-        gc.unfreeze()
-    frozen = [reference() for reference in known or []]
-    files = _open_files(gc.get_objects() + [one for one in frozen if one is not None])
-    if files is None:
-        return
-    try:
-        sys.stdout.flush()
-        sys.stderr.flush()
-    except Exception:
-        return  # Python has its own way to say so.
-    # Text goes through others, such as those of `gzip`, which have an end to write; and all of it through buffers.
-    texts = [file.flush for file in files if type(file) is _io.TextIOWrapper]
-    others = [file.close for file in files if type(file).__module__ != "_io"]
-    buffers = [file.flush for file in files if type(file) in BUFFERS]
-    for write in texts + others + buffers:
-        with contextlib.suppress(Exception):  # As Python does with a file that nobody has closed.
-            write()
-    ctypes.CDLL(None).fflush(None)
-    os._exit(0)
-
-
-def _look_around() -> Optional[List[Any]]:
-    """Weak references to all that could have a say at the end; `None` if that cannot be told yet."""
-    if threading.active_count() > 1:
-        return None  # It may open a file just now.
-    kinds = Kinds()
-    try:
-        return [weakref.ref(one) for one in gc.get_objects() if kinds[type(one)]]
-    except TypeError:
-        return None
-
-
-def _open_files(objects: List[Any]) -> Optional[List[Any]]:
-    """The files among them; `None` if others are there that have something to do when they go."""
-    kinds = Kinds()
-    files = []
-    for one in objects:
-        kind = kinds[type(one)]
-        if kind == "file":
-            files.append(one)
-        elif kind == "suspended" and not _is_installed(one) or kind == "last words":
-            return None
-    return [file for file in files if not file.closed]
-
-
-class Kinds(Dict[type, str]):
-    """What the end of a type's objects means; empty: nothing."""
-
-    def __missing__(self, kind: type) -> str:
-        self[kind] = found = self._look_at(kind)
-        return found
-
-    @staticmethod
-    def _look_at(kind: type) -> str:
-        if issubclass(kind, _io._IOBase):
-            return "file"
-        if kind in (GeneratorType, CoroutineType, AsyncGeneratorType):
-            return "suspended"
-        # A socket is closed when it goes; the kernel does so, too.
-        last_words = getattr(kind, "__del__", None)
-        return "" if last_words in (None, getattr(_socket.socket, "__del__", None)) else "last words"
-
-
-def _is_installed(suspended: Any) -> bool:
-    """Whether a generator or its like is a library's, or has nothing left to do."""
-    for name in ("gi", "cr", "ag"):
-        code = getattr(suspended, name + "_code", None)
-        if code is not None:
-            parts = code.co_filename.split(os.sep)
-            over = getattr(suspended, name + "_frame") is None
-            return over or "site-packages" in parts or "dist-packages" in parts
-    return False
 
 
 def main() -> int:
@@ -427,7 +317,8 @@ def main() -> int:
         print("usage: python _entry.py FILE.py:NAME (started by `gpulane run`)", file=sys.stderr)
         return 2
     begun = time.monotonic()
-    quick = not alone and words[0] != "--worker" and sys.implementation.name == "cpython" and ctypes is not None
+    ending = _beside("_ending")
+    quick = not alone and words[0] != "--worker" and ending.can_be_short()
     often = gc.get_threshold()
     if quick:
         gc.set_threshold(*RARELY)
@@ -449,7 +340,7 @@ def main() -> int:
         if not standby.has_a_job():
             _look_ahead()
             if quick:
-                known = _look_around()
+                known = ending.look_around()
                 gc.freeze()
         standby.tell({"ready": {"seconds": time.monotonic() - begun}})
         standby.take_over()
@@ -466,7 +357,7 @@ def main() -> int:
     else:
         if quick:
             with contextlib.suppress(Exception):  # Nothing here may fail a job that went well.
-                _end(known)
+                ending.end(known)
         return 0
     finally:
         if quick:

@@ -1,0 +1,185 @@
+"""A job that went well ends quickly, and nothing is lost by that."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import subprocess
+import sys
+import unittest
+from typing import List, Optional, Tuple
+
+from .entries import PACKAGE, Standby
+
+
+class Ending(Standby):
+    """A job that went well ends quickly, but nothing that it has done is lost by that."""
+
+    def three_ways(self, text: str, **more: str) -> List[List[str]]:
+        """What it prints and writes, in order of the alphabet: as the job ends, cold and warm, and as Python ends by
+        itself."""
+        more = {"PYTHONUNBUFFERED": "", "PYTHONVERBOSE": "1", **more}
+        said = []
+        for way in ("cold", "warm", "alone"):
+            for left in self.folder.glob("*.txt"):
+                left.unlink()
+            self.write(text)
+            if way == "warm":
+                code, (printed, verbose) = self.warm("train.py:main", **more)
+            else:
+                done = self.cold("train.py:main", alone=way == "alone", **more)
+                code, printed, verbose = done.returncode, done.stdout, done.stderr
+            self.assertEqual(code, 0, verbose)
+            files = [f"{file.name}: {file.read_text()}" for file in sorted(self.folder.glob("*.txt"))]
+            taken = ["taken apart"] if "\n# clear" in verbose else []
+            said.append(sorted(printed.splitlines()) + files + taken)
+        return said
+
+    def warm(self, target: str, **more: str) -> Tuple[Optional[int], List[str]]:
+        self.start(target, **more)
+        self.assertIn("ready", self.hear())
+        self.hand_over(self.job())
+        self.assertIn("begun", self.hear())
+        return self.end()
+
+    def assert_quick(self, text: str, expected: List[str]) -> None:
+        self.assertEqual(self.three_ways(text), [expected, expected, [*expected, "taken apart"]])
+
+    def test_threads_exit_handlers_and_buffers(self) -> None:
+        self.assert_quick(
+            "import atexit, ctypes, threading, time\n"
+            "atexit.register(print, 'at exit')\n"
+            "def late():\n"
+            "    time.sleep(0.3)\n"
+            "    print('a thread')\n"
+            "def main():\n"
+            "    ctypes.CDLL(None).printf(b'by C\\n')\n"
+            "    threading.Thread(target=late).start()\n"
+            "    print('main is over')\n",
+            ["a thread", "at exit", "by C", "main is over"],
+        )
+
+    def test_files_are_written_wherever_they_are_kept(self) -> None:
+        self.write("LOG = open('module.txt', 'w')\n", "helper.py")
+        names = ("global", "class", "closure", "cycle", "builtin", "in main", "module", "tee")
+        self.assert_quick(
+            "import builtins, functools, helper, io, sys\n"
+            "GLOBAL = open('global.txt', 'w')\n"
+            "class Kept: file = open('class.txt', 'w')\n"
+            "@functools.lru_cache(None)\n"
+            "def opened(): return open('closure.txt', 'w')\n"
+            "class Cycle:\n"
+            "    def __init__(self): self.file, self.hooks = open('cycle.txt', 'w'), [self.write]\n"
+            "    def write(self, text): self.file.write(text)\n"
+            "cycle = Cycle()\n"
+            "builtins.FILE = io.TextIOWrapper(open('builtin.txt', 'wb'))\n"
+            "class Tee:\n"
+            "    def __init__(self): self.log = open('tee.txt', 'w')\n"
+            "    def write(self, text): self.log.write(text); sys.__stdout__.write(text)\n"
+            "    def flush(self): GLOBAL.flush()\n"
+            "def main():\n"
+            "    here = open('in main.txt', 'w')\n"
+            "    for file in (GLOBAL, Kept.file, opened(), cycle, FILE, helper.LOG, here): file.write('all')\n"
+            "    sys.stdout = Tee()\n"
+            "    print('all')\n",
+            ["all"] + sorted(f"{name}.txt: all" + ("\n" if name == "tee" else "") for name in names),
+        )
+
+    def test_what_was_open_after_the_import_may_be_gone_since(self) -> None:
+        self.assert_quick(
+            "class State:\n"
+            "    def __del__(self): print('last words')\n"
+            "state, file = State(), open('file.txt', 'w')\n"
+            "closed = open('closed.txt', 'w')\n"
+            "def main():\n"
+            "    global state, file\n"
+            "    file.write('all')\n"
+            "    state = file = None\n"
+            "    print(open('file.txt').read())\n"
+            "    closed.close()\n",
+            ["all", "last words", "closed.txt: ", "file.txt: all"],
+        )
+
+    def test_a_thread_of_the_import_may_open_files_at_any_time(self) -> None:
+        self.assert_quick(
+            "import threading, time\n"
+            "kept = []\n"
+            "def later():\n"
+            "    time.sleep(0.2)\n"
+            "    kept.append(open('file.txt', 'w'))\n"
+            "    kept[0].write('all')\n"
+            "threading.Thread(target=later).start()\n"
+            "def main(): print('main')\n",
+            ["main", "file.txt: all"],
+        )
+
+    def test_sockets_have_no_say(self) -> None:
+        self.assert_quick(
+            "import socket\nkept = socket.socketpair()\nkept[0].close()\ndef main(): print('all')\n", ["all"]
+        )
+
+    def test_compressed_files_get_their_end(self) -> None:
+        self.write("import gzip\nZIPPED = gzip.open('here.gz', 'wt')\ndef main(): ZIPPED.write('all of it')\n")
+        self.assertEqual(self.cold("train.py:main").returncode, 0)
+        self.assertEqual(gzip.decompress((self.folder / "here.gz").read_bytes()), b"all of it")
+
+    def test_python_ends_by_itself_where_something_has_a_say_in_it(self) -> None:
+        last_words = (
+            "state = None\n"
+            "class State:\n"
+            "    def __del__(self): open(PATH, 'w').write('written at last')\n"
+            "PATH = 'last.txt'\n"
+            "def main():\n"
+            "    global state\n"
+            "    state = State()\n"
+        )
+        suspended = (
+            "import os\ndef steps():\n    try: yield\n    finally: os.write(1, b'finally\\n')\n"
+            "at = steps()\ndef main(): next(at)\n"
+        )
+        daemon = (
+            "import threading, time\ndef main(): threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
+        )
+        library = "import sys\nsys.modules['h5py'] = sys\ndef main(): pass\n"
+        since_the_import = last_words.replace("state = None\n", "").replace("def main", "state = State()\ndef main")
+        for text, more in [
+            (last_words, {}),
+            (since_the_import, {}),
+            (suspended, {}),
+            (daemon, {}),
+            (library, {}),
+            ("def main(): pass\n", {"CUDA_INJECTION64_PATH": "libprofiler.so"}),
+        ]:
+            with self.subTest(text):
+                cold, warm, slow = self.three_ways("import atexit\natexit.register(print, 'once')\n" + text, **more)
+                self.assertEqual((cold, warm), (slow, slow))
+                self.assertEqual(cold.count("once"), 1)
+                self.assertIn("taken apart", cold)
+
+    def test_a_full_disk_is_not_a_success(self) -> None:
+        self.write("import sys\ndef main():\n    sys.stdout = open('/dev/full', 'w')\n    print('lost')\n")
+        self.assertEqual(self.cold("train.py:main").returncode, 120)
+
+    def test_garbage_is_looked_for_as_ever_once_the_job_runs(self) -> None:
+        usual = subprocess.run(
+            [sys.executable, "-c", "import gc; print(gc.get_threshold())"], capture_output=True, text=True
+        )
+        self.write(
+            "import gc\nwhile_importing = gc.get_threshold()\ndef main(): print(gc.get_threshold(), while_importing)\n"
+        )
+        now, _, before = self.cold("train.py:main").stdout.strip().rpartition(" (")
+        self.assertEqual(now, usual.stdout.strip())
+        self.assertNotEqual("(" + before, now)
+        self.write("import gc\ngc.set_threshold(7, 7, 7)\ndef main(): print(gc.get_threshold()[0])\n")
+        self.assertEqual(self.cold("train.py:main").stdout, "7\n")
+
+    def test_a_python_without_ctypes_runs_jobs_too(self) -> None:
+        self.write("raise ImportError('no _ctypes')\n", "ctypes.py")
+        self.write("def main(): print('ran')\n")
+        os.renames(self.folder / "ctypes.py", self.folder / "poor" / "ctypes.py")
+        done = self.cold("train.py:main", PYTHONPATH=f"{self.folder / 'poor'}:{PACKAGE}")
+        self.assertEqual((done.returncode, done.stdout), (0, "ran\n"), done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()
