@@ -16,12 +16,13 @@ import sys
 import time
 import zlib
 from importlib.machinery import SourceFileLoader
-from importlib.util import cache_from_source, source_hash
+from importlib.util import MAGIC_NUMBER, cache_from_source, source_hash
 from types import CodeType
 from typing import Optional
 
 __all__ = ["keep"]
 
+LONGEST_NAME = 200
 DAY = 24 * 3600
 FORGOTTEN = 30 * DAY
 """What a Python that nobody has used for so long had kept is removed."""
@@ -46,10 +47,13 @@ def keep() -> None:
             return compiled(self, fullname)
         code = page.read()
         if code is None:
-            code = compiled(self, fullname)
-            kept.can_write = kept.can_write and code is not None and page.write(code)
+            # What was read, not what the file may be by now.
+            code = self.source_to_code(page.source, page.path)
+            kept.can_write = kept.can_write and page.write(code)
         return code
 
+    # A trace of an import has none of the loader's own lines; so has ours.
+    get_code.__code__ = get_code.__code__.replace(co_filename=compiled.__code__.co_filename)
     SourceFileLoader.get_code = get_code  # type: ignore[method-assign, assignment]
 
 
@@ -68,9 +72,9 @@ class Kept:
             path = loader.get_filename(fullname)
             if not self._is_installed(path) or _is_kept_by_python(path) or not self._is_there():
                 return None
-            if not all(part.isidentifier() for part in fullname.split(".")):
+            if len(fullname) > LONGEST_NAME or not all(part.isidentifier() for part in fullname.split(".")):
                 return None
-            return Page(f"{self._folder}/{fullname}", path, source_hash(loader.get_data(path)))
+            return Page(f"{self._folder}/{fullname}", path, loader.get_data(path))
         except (OSError, ValueError, ImportError, NotImplementedError):
             return None
 
@@ -93,27 +97,28 @@ class Page:
     versions the same time."""
 
     def __init__(self, place: str, path: str, source: bytes) -> None:
-        self._place, self._path, self._source = place, path, source
+        self.path, self.source = path, source
+        self._place, self._hash = place, source_hash(source)
 
     def read(self) -> Optional[CodeType]:
         try:
             with open(self._place, "rb") as file:
                 content = memoryview(file.read())
             written = content[HASH + SUM :]
-            if content[: HASH + SUM] != self._source + _sum(written):
+            if content[: HASH + SUM] != self._hash + _sum(written):
                 return None
             code = marshal.loads(written)
         except (OSError, ValueError, EOFError, TypeError):
             return None
-        return code if isinstance(code, CodeType) and code.co_filename == self._path else None
+        return code if isinstance(code, CodeType) and code.co_filename == self.path else None
 
     def write(self, code: CodeType) -> bool:
         """Whether it could. Others may write the same at the same time: what is torn is known by its sum."""
-        aside = self._place + ".new"
+        aside = self._place + "-new"
         try:
             written = marshal.dumps(code)
             with open(os.open(aside, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
-                file.write(self._source + _sum(written) + written)
+                file.write(self._hash + _sum(written) + written)
             os.replace(aside, self._place)
         except FileNotFoundError:
             return True  # Another one was as quick.
@@ -131,9 +136,19 @@ def _sum(content: bytes | memoryview) -> bytes:
 
 
 def _is_kept_by_python(path: str) -> bool:
-    if os.path.exists(cache_from_source(path)):
+    """Whether it can write a compiled file, or there is one and it is not of another time."""
+    if not sys.dont_write_bytecode and os.access(os.path.dirname(path), os.W_OK):
         return True
-    return not sys.dont_write_bytecode and os.access(os.path.dirname(path), os.W_OK)
+    try:
+        with open(cache_from_source(path), "rb") as file:
+            head = file.read(16)
+    except OSError:
+        return False
+    if head[4:8] != b"\0\0\0\0":
+        return True  # Known by its content.
+    source = os.stat(path)
+    times = (int(source.st_mtime) & 0xFFFFFFFF, source.st_size & 0xFFFFFFFF)
+    return head == MAGIC_NUMBER + bytes(4) + b"".join(part.to_bytes(4, "little") for part in times)
 
 
 def _folder() -> Optional[str]:
@@ -141,36 +156,47 @@ def _folder() -> Optional[str]:
     cache = os.environ.get("XDG_CACHE_HOME", "")
     if not os.path.isabs(cache):
         cache = os.path.join(os.environ.get("HOME", ""), ".cache")
-    if not os.path.isabs(cache):
+    if not os.path.isabs(cache) or not _is_ours(os.path.dirname(cache)):
         return None
-    os.makedirs(cache, 0o700, exist_ok=True)
-    if os.stat(cache).st_uid != os.geteuid():
-        return None  # Such as with `sudo`: root runs no code that a user has written.
-    name = source_hash(repr((sys.prefix, sys.version, sys.flags.optimize)).encode()).hex()
-    folder = cache
+    options = (sys.flags.optimize, "no_debug_ranges" in sys._xoptions, os.environ.get("PYTHONNODEBUGRANGES"))
+    name = source_hash(repr((sys.prefix, sys.version, options)).encode()).hex()
+    _make(cache)
+    folder = os.path.realpath(cache)
     for part in ("gpulane", "compiled", name):
         above, folder = folder, os.path.join(folder, part)
-        is_new = _is_made(folder)
-        found = os.lstat(folder)
-        if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o022:
-            return None
-    if is_new:
-        _forget(above)
-    elif time.time() - found.st_mtime > DAY:
+        _make(folder)
+    if not _is_ours(folder) or os.path.realpath(folder) != folder:
+        return None
+    if time.time() - os.stat(folder).st_mtime > DAY:
         os.utime(folder)
+        _forget(above)
     return folder
 
 
-def _is_made(folder: str) -> bool:
-    """Whether it was not there before."""
+def _make(folder: str) -> None:
     try:
         os.mkdir(folder, 0o700)
     except FileExistsError:
-        return False
-    return True
+        pass
 
 
-def _forget(folder: str) -> None:
-    for one in os.scandir(folder):
-        if time.time() - one.stat(follow_symlinks=False).st_mtime > FORGOTTEN:
-            shutil.rmtree(one.path, ignore_errors=True)
+def _is_ours(folder: str) -> bool:
+    """Whether nobody but this user and root can put another one in its place, or something into it."""
+    folder = os.path.realpath(folder)
+    while True:
+        found = os.stat(folder)
+        is_safe = not found.st_mode & 0o022 or found.st_mode & stat.S_ISVTX
+        if found.st_uid not in (0, os.geteuid()) or not is_safe:
+            return False
+        if folder == os.path.dirname(folder):
+            return True
+        folder = os.path.dirname(folder)
+
+
+def _forget(compiled: str) -> None:
+    for one in os.scandir(compiled):
+        try:
+            if time.time() - one.stat(follow_symlinks=False).st_mtime > FORGOTTEN:
+                shutil.rmtree(one.path)
+        except OSError:
+            pass  # Somebody else was as quick.

@@ -325,7 +325,6 @@ def main() -> int:
     rarely = gc.get_threshold()
     number = os.environ.pop(STANDBY, None)
     standby = None if number is None else Standby(int(number))
-    known: Optional[List[Any]] = None
     try:
         with contextlib.nullcontext() if alone else Hidden():
             rest = _prepare(words)
@@ -339,16 +338,12 @@ def main() -> int:
     if standby is not None:
         if not standby.has_a_job():
             _look_ahead()
-            if quick:
-                known = ending.look_around()
-                gc.freeze()
         standby.tell({"ready": {"seconds": time.monotonic() - begun}})
         standby.take_over()
     if quick:
         if gc.get_threshold() == rarely:  # Otherwise the file has its own idea of it.
             gc.set_threshold(*often)
-        if known is None:
-            gc.freeze()  # What was imported stays: looking for garbage among it costs time, above all at the end.
+        gc.freeze()  # What was imported stays: looking for garbage among it costs time, above all at the end.
     try:
         rest()
     except Exception as error:
@@ -357,7 +352,7 @@ def main() -> int:
     else:
         if quick:
             with contextlib.suppress(Exception):  # Nothing here may fail a job that went well.
-                ending.end(known)
+                ending.end()
         return 0
     finally:
         if quick:

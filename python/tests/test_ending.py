@@ -21,7 +21,7 @@ class Ending(Standby):
         more = {"PYTHONUNBUFFERED": "", "PYTHONVERBOSE": "1", **more}
         said = []
         for way in ("cold", "warm", "alone"):
-            for left in self.folder.glob("*.txt"):
+            for left in [*self.folder.glob("*.txt"), *self.folder.glob("*.db*")]:
                 left.unlink()
             self.write(text)
             if way == "warm":
@@ -31,6 +31,7 @@ class Ending(Standby):
                 code, printed, verbose = done.returncode, done.stdout, done.stderr
             self.assertEqual(code, 0, verbose)
             files = [f"{file.name}: {file.read_text()}" for file in sorted(self.folder.glob("*.txt"))]
+            files += sorted(file.name for file in self.folder.glob("*.db*"))
             taken = ["taken apart"] if "\n# clear" in verbose else []
             said.append(sorted(printed.splitlines()) + files + taken)
         return said
@@ -113,6 +114,48 @@ class Ending(Standby):
             ["main", "file.txt: all"],
         )
 
+    def test_a_job_that_freezes_objects_itself(self) -> None:
+        self.assert_quick(
+            "import gc, sys\n"
+            "def main():\n"
+            "    sys.log = open('file.txt', 'w')\n"
+            "    gc.freeze()\n"
+            "    sys.log.write('all')\n",
+            ["file.txt: all"],
+        )
+
+    def test_types_may_answer_as_they_like(self) -> None:
+        self.assert_quick(
+            "class Meta(type):\n"
+            "    def __getattr__(self, name):\n"
+            "        if importing: raise RuntimeError(name)\n"
+            "        raise AttributeError(name)\n"
+            "importing = False\n"
+            "class Odd(metaclass=Meta): pass\n"
+            "odd, importing = Odd(), True\n"
+            "def main():\n"
+            "    global importing\n"
+            "    importing = False\n"
+            "    print('all')\n",
+            ["all"],
+        )
+
+    def test_a_thread_of_c_that_waits_for_input_keeps_nobody(self) -> None:
+        """It holds what is needed to write out all that C has."""
+        self.write(
+            "import _thread, ctypes, os, time\n"
+            "libc = ctypes.CDLL(None)\n"
+            "libc.fdopen.restype = ctypes.c_void_p\n"
+            "ends = os.pipe()\n"
+            "file = ctypes.c_void_p(libc.fdopen(ends[0], b'r'))\n"
+            "def main():\n"
+            "    _thread.start_new_thread(lambda: libc.fgetc(file), ())\n"
+            "    time.sleep(0.3)\n"
+            "    print('all')\n"
+        )
+        done = self.cold("train.py:main")
+        self.assertEqual((done.returncode, done.stdout), (0, "all\n"), done.stderr)
+
     def test_sockets_have_no_say(self) -> None:
         self.assert_quick(
             "import socket\nkept = socket.socketpair()\nkept[0].close()\ndef main(): print('all')\n", ["all"]
@@ -140,14 +183,44 @@ class Ending(Standby):
         daemon = (
             "import threading, time\ndef main(): threading.Thread(target=time.sleep, args=(60,), daemon=True).start()\n"
         )
-        library = "import sys\nsys.modules['h5py'] = sys\ndef main(): pass\n"
+        database = (
+            "import sqlite3\n"
+            "kept = sqlite3.connect('rows.db')\n"
+            "def main(): kept.execute('pragma journal_mode=wal'); kept.execute('create table a(b)'); kept.commit()\n"
+        )
+        hidden = (
+            "class State:\n"
+            "    __slots__ = ()\n"
+            "    def __del__(self): print('last words')\n"
+            "kept = {'state': State()}\n"
+            "def main(): pass\n"
+        )
+        own_file = (
+            "import io, os\n"
+            "class Raw(io.RawIOBase):\n"
+            "    def writable(self): return True\n"
+            "    def write(self, data): return os.write(1, data)\n"
+            "file = io.BufferedWriter(Raw())\n"
+            "def main(): file.write(b'through the buffer\\n')\n"
+        )
+        file_with_last_words = (
+            "import io, os\n"
+            "class Raw(io.RawIOBase):\n"
+            "    def __del__(self): os.write(1, b'last words\\n')\n"
+            "file = Raw()\n"
+            "def main(): pass\n"
+        )
         since_the_import = last_words.replace("state = None\n", "").replace("def main", "state = State()\ndef main")
         for text, more in [
             (last_words, {}),
             (since_the_import, {}),
+            (since_the_import.replace("class State:\n", "class State:\n    __slots__ = ()\n"), {}),
+            (own_file, {}),
+            (file_with_last_words, {}),
             (suspended, {}),
             (daemon, {}),
-            (library, {}),
+            (hidden, {}),
+            (database, {}),
             ("def main(): pass\n", {"CUDA_INJECTION64_PATH": "libprofiler.so"}),
         ]:
             with self.subTest(text):
