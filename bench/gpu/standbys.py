@@ -194,7 +194,7 @@ def tell(words: str, seen: dict[str, list[Measured]]) -> None:
         line = f"{median([one.seconds for one in measured]):7.2f} s {[round(one.seconds, 1) for one in measured]}"
         if words == "one at a time":
             gaps = [gap for one in measured for gap in one.gaps]
-            line += f", from an exit to the next first kernel {median(gaps):.3f} s (longest {max(gaps):.3f})"
+            line += f", from an exit to the next first kernel {median(gaps):.3f} s (longest {max(gaps, default=0):.3f})"
             line += f", from the end of its work {median([idle for one in measured for idle in one.idle]):.3f} s"
             line += f", work {median([one.work for one in measured]):.1f} s"
         entered = [one for measure in measured for one in measure.entered]
@@ -202,8 +202,8 @@ def tell(words: str, seen: dict[str, list[Measured]]) -> None:
         print(f"     {words}, {name}: {line}, {sum(one.warm for one in measured)} warm starts")
     cold, warm = seen["cold"], seen["warm"]
     ratio = median([one.seconds for one in cold]) / median([one.seconds for one in warm])
-    best = median([one.seconds for one in cold]) / min(one.seconds for one in warm)
-    print(f"     {words}: warm is {ratio:.2f} times as fast, at best {best:.2f}")
+    each = [round(before.seconds / after.seconds, 2) for before, after in zip(cold, warm)]
+    print(f"     {words}: warm is {ratio:.2f} times as fast, round by round {each}")
     check(f"{words}: some starts were warm, and without standbys none", warm[0].warm > 0 and all(one.warm == 0 for one in cold + seen["off"]), [one.warm for one in warm])
     same = all(one.results == cold[0].results for measured in seen.values() for one in measured)
     check(f"{words}: the same weights bit for bit, warm and cold", same)

@@ -180,7 +180,12 @@ def load(target: str) -> Callable[..., Any]:
     for part in name.split("."):
         if not hasattr(found, part):
             raise EntryError(f"{path} has no `{name}`")
-        found = getattr(found, part)
+        above, found = found, getattr(found, part)
+        if inspect.isclass(above) and inspect.isfunction(inspect.getattr_static(above, part)):
+            raise EntryError(
+                f"`{name}` of {path} is a method, and there is no object to call it for; write a function, or put "
+                "@staticmethod before it"
+            )
     if not callable(found):
         raise EntryError(f"`{name}` of {path} cannot be called: it is of type {type(found).__name__}")
     return found  # type: ignore[no-any-return]
@@ -226,6 +231,9 @@ def call(function: Callable[..., Any]) -> None:
         import asyncio
 
         asyncio.run(result)
+    elif inspect.isgenerator(result) or inspect.isasyncgen(result):
+        name = getattr(function, "__qualname__", "the entry")
+        raise EntryError(f"`{name}` has a `yield`, so calling it has run nothing of it; write a function without one")
 
 
 def _without_us(trace: Optional[TracebackType]) -> Optional[TracebackType]:
@@ -237,7 +245,7 @@ def _without_us(trace: Optional[TracebackType]) -> Optional[TracebackType]:
     return rest
 
 
-def _report(error: BaseException) -> None:
+def _report(error: BaseException, hint: str = "") -> None:
     """As Python would, but for our own frames; a hook that the user has set is honoured."""
     if isinstance(error, EntryError):
         print(f"gpulane: {error}", file=sys.stderr, flush=True)
@@ -245,6 +253,19 @@ def _report(error: BaseException) -> None:
         # The hook shows the trace that the error itself has.
         error = error.with_traceback(_without_us(error.__traceback__))
         sys.excepthook(type(error), error, error.__traceback__)
+    if hint:
+        print(f"gpulane: {hint}", file=sys.stderr, flush=True)
+
+
+def _hint(error: BaseException) -> str:
+    """What may help with an import that has failed."""
+    if isinstance(error, KeyError) and error.args and str(error.args[0]) in Hidden.names():
+        return (
+            f'{error.args[0]} is not set while the file is imported: read it in the function, or write standbys = "off"'
+        )
+    if isinstance(error, ModuleNotFoundError):
+        return f"this is the Python of {sys.executable}; a stage with `python` has another"
+    return ""
 
 
 def _failure(error: BaseException) -> Dict[str, Any]:
@@ -279,11 +300,12 @@ class Hidden:
     """What is the job's own while its file is imported. A standby's import does not see it, so nobody's does: otherwise
     the same file would do this or that, depending on how its job was started."""
 
-    NAMES = ("CONFIG", "CONFIG_FILE", "OUT", "METRICS", "DONE", "LANE", "INPUT")
+    @staticmethod
+    def names() -> List[str]:
+        return ["GPULANE_" + name for name in "CONFIG CONFIG_FILE OUT METRICS DONE LANE INPUT".split()]
 
     def __enter__(self) -> None:
-        names = ["GPULANE_" + name for name in self.NAMES]
-        self._values = {name: os.environ.pop(name) for name in names if name in os.environ}
+        self._values = {name: os.environ.pop(name) for name in self.names() if name in os.environ}
 
     def __exit__(self, *_: object) -> None:
         os.environ.update(self._values)
@@ -333,7 +355,7 @@ def main() -> int:
             standby.tell(_failure(error))
         if isinstance(error, SystemExit):
             raise
-        _report(error)
+        _report(error, "" if alone else _hint(error))
         return 1
     if standby is not None:
         if not standby.has_a_job():

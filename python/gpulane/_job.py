@@ -116,8 +116,8 @@ def log(**values: Any) -> None:
     """Notes metrics, each call one line and a sign of life. Never fails, never waits for gpulane, prints nothing;
     what cannot be noted is warned of once. Without a gpulane nothing happens.
 
-    Numbers of numpy, torch and kin are taken as numbers (a tensor on a GPU is fetched). NaN and the infinities,
-    which JSON does not have, become "NaN", "Infinity" and "-Infinity". `time` is added.
+    Numbers of numpy, torch and kin are taken as numbers (a tensor on a GPU is fetched), what is no number as text. NaN
+    and the infinities, which JSON does not have, become "NaN", "Infinity" and "-Infinity". `time` is added.
 
     >>> for step in range(3):
     ...     gpulane.log(step=step, loss=1 / (step + 1))

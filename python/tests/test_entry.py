@@ -65,6 +65,32 @@ class Cold(Folder):
             self.assertIn(words, done.stderr)
             self.assertEqual(done.stderr.count("\n"), 1, done.stderr)
 
+    def test_what_would_run_nothing_is_no_success(self) -> None:
+        for text, name, word in [
+            ("def main(config): yield config\n", "main", "`main` has a `yield`"),
+            ("async def main(config): yield config\n", "main", "`main` has a `yield`"),
+            ("class T:\n    def go(self): print('ran')\n", "T.go", "`T.go` of train.py is a method"),
+        ]:
+            with self.subTest(text):
+                self.write(text)
+                done = self.cold(f"train.py:{name}")
+                self.assertEqual(done.returncode, 1)
+                self.assertIn(f"gpulane: {word}", done.stderr)
+                self.assertNotIn("Traceback", done.stderr)
+        self.write("class T:\n    @classmethod\n    def go(cls): print(cls.__name__)\nt = T.go\n")
+        self.assertEqual([self.cold(f"train.py:{name}").stdout for name in ("T.go", "t")], ["T\n", "T\n"])
+
+    def test_a_failed_import_has_a_hint(self) -> None:
+        for text, hint in [
+            ("import os\nout = os.environ['GPULANE_OUT']\n", "GPULANE_OUT is not set while the file is imported"),
+            ("import nowhere_to_be_found\n", f"this is the Python of {sys.executable}"),
+        ]:
+            self.write(text + "def main(): pass\n")
+            last = self.cold("train.py:main").stderr.splitlines()[-1]
+            self.assertIn(f"gpulane: {hint}", last)
+        self.write("import os\nhome = os.environ['NO_SUCH_HOME']\ndef main(): pass\n")
+        self.assertNotIn("gpulane:", self.cold("train.py:main").stderr)
+
     def test_neighbours_with_the_names_of_the_library_do_no_harm(self) -> None:
         for name in ("queue", "socket", "traceback", "array", "json"):
             self.write("raise RuntimeError('the wrong one')\n", f"{name}.py")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import pty
 import select
@@ -128,11 +129,29 @@ class Plans(WithGpulane):
         self.assertEqual([job.attempts for job in made.jobs.values()], [1, 2])
         self.assertEqual((made.name, made._plan["run"]["lanes"]), ("zipped", 2))
 
+    def test_a_function_by_its_name_or_itself(self) -> None:
+        self.write("train.py", "def main(config, out):\n    (out / 'lr').write_text(str(config['lr']))\n")
+        sys.path.insert(0, str(self.folder))
+        self.addCleanup(sys.path.remove, str(self.folder))
+        self.addCleanup(sys.modules.pop, "train", None)
+        function = importlib.import_module("train").main
+        for entry in ("train.py:main", function):
+            made = run(entry=entry, sets={"lr": [0.1, 0.3]}, gpus="none", lanes=1, timeout="60s", quiet=True)
+            self.assertTrue(made.ok, made.failed())
+            self.assertEqual([(job.out / "lr").read_text() for job in made.jobs.values()], ["0.1", "0.3"])
+            self.assertEqual((made.name, list(made.jobs)[0]), ("train", "run/lr=0.1"))
+        with self.assertRaisesRegex(PlanError, "there is no `other`|has no `other`"):
+            run(entry="train.py:other", gpus="none", quiet=True)
+
     def test_what_goes_together_is_said(self) -> None:
-        with self.assertRaisesRegex(PlanError, "give a plan or a command: run"):
+        with self.assertRaisesRegex(PlanError, "give a plan, a command or an entry: run"):
             run()
-        with self.assertRaisesRegex(PlanError, "give a plan or a command, not both"):
+        with self.assertRaisesRegex(PlanError, "give a plan, a command or an entry, not several"):
             run("a.toml", command=["true"])
+        with self.assertRaisesRegex(PlanError, "not several"):
+            run(command=["true"], entry="train.py:main")
+        with self.assertRaisesRegex(PlanError, "a function is no plan; give it as entry="):
+            run(print)  # type: ignore[call-overload]
         with self.assertRaisesRegex(PlanError, "retries= goes with command="):
             run("a.toml", retries=1)
         with self.assertRaisesRegex(PlanError, "a list of words"):

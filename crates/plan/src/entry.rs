@@ -7,7 +7,7 @@ use toml::de::DeValue;
 use crate::document::RawStage;
 use crate::problems::Problems;
 use crate::reader::{Node, Placed, count, text};
-use crate::words::one_of;
+use crate::words::one_of_or;
 
 /// What runs an entry: part of the Python package that is put into the run directory.
 const RUNNER: &str = "{run}/.python/gpulane/_entry.py";
@@ -17,7 +17,8 @@ const SHARED: [&str; 2] = ["run", "gpus"];
 pub(crate) fn standbys(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Standbys> {
     match node.get_ref() {
         DeValue::String(_) => {
-            one_of("standbys", &[("auto", Standbys::Auto), ("off", Standbys::Off)], node, problems)
+            let words = [("auto", Standbys::Auto), ("off", Standbys::Off)];
+            one_of_or("standbys", &words, "a number per lane", node, problems)
         }
         _ => match count("standbys", "\"auto\", \"off\" or a number per lane", 0..=64, node, problems)? {
             0 => Some(Standbys::Off),

@@ -38,7 +38,7 @@ __all__ = ["map", "run"]
 AnyPath = Union[str, "os.PathLike[str]"]
 
 RUN_FLAGS = ("headroom", "foreign", "on")
-"""Options of a run as a whole; all others are keys of the stage that `command` makes."""
+"""Options of a run as a whole; all others are keys of the stage that `command` or `entry` makes."""
 
 
 @overload
@@ -53,6 +53,7 @@ def run(
     plan: Union[AnyPath, Mapping[str, Any], None] = None,
     *,
     command: Optional[Sequence[Any]] = None,
+    entry: Union[str, Callable[..., Any], None] = None,
     sets: Optional[Mapping[str, Any]] = None,
     gpus: Union[str, int, Sequence[int], None] = None,
     lanes: Optional[int] = None,
@@ -68,6 +69,7 @@ def run(
     plan: Union[AnyPath, Mapping[str, Any], None] = None,
     *,
     command: Optional[Sequence[Any]] = None,
+    entry: Union[str, Callable[..., Any], None] = None,
     sets: Optional[Mapping[str, Any]] = None,
     gpus: Union[str, int, Sequence[int], None] = None,
     lanes: Optional[int] = None,
@@ -91,8 +93,9 @@ def run(
     1 job in 1 stage; nothing was started
 
     `plan` is the path of a TOML file, or a dict of the same shape; or `command`, with `sets` for what to go
-    through: `{KEY}` in the command is replaced. Further `options` are then keys of a stage, such as `retries=1`,
-    `timeout="2h"`, `memory="auto"`, `zip=[["lr", "wd"]]`; `job_gpus` is how many GPUs each job takes.
+    through: `{KEY}` in the command is replaced; or `entry`, a function that takes `(config, out)`: itself, or as
+    `"train.py:main"`. Further `options` are then keys of a stage, such as `retries=1`, `timeout="2h"`, `memory="auto"`,
+    `zip=[["lr", "wd"]]`; `job_gpus` is how many GPUs each job takes.
 
     `gpus`: `"all"`, `"0,2"`, `[0, 2]`, `"none"`, `"sim:8x24GiB"`. `run_dir`: a new directory, by default under `runs/`.
     `wait_for="30m"`: give up if no GPU comes free in this time. `dry_run=True` prints the jobs there would be, starts
@@ -103,17 +106,29 @@ def run(
     Python at the latest. A mistake in the plan is a `PlanError`, and nothing was started.
     """
     general = {key: options.pop(key) for key in RUN_FLAGS if key in options}
-    if command is not None and plan is not None:
-        raise PlanError("give a plan or a command, not both: a plan's stages have commands of their own")
+    if callable(plan):
+        raise PlanError("a function is no plan; give it as entry=: run(entry=main, sets={'lr': [0.1, 0.3]})")
+    if sum(one is not None for one in (plan, command, entry)) > 1:
+        raise PlanError("give a plan, a command or an entry, not several: a plan's stages have commands of their own")
     if plan is not None:
         if options or sets:
             wrong = next(iter(options or {"sets": sets}))
-            raise PlanError(f"{wrong}= goes with command=; with a plan, write it into the plan, under its stage")
+            raise PlanError(
+                f"{wrong}= goes with command= and entry=; with a plan, write it into the plan, under its stage"
+            )
         given = plan
     elif command is not None:
-        given = _of_command(command, sets or {}, options, name)
+        words = _words(command)
+        given = _of_stage({"command": words}, sets or {}, options, name or os.path.basename(words[0]))
+    elif entry is not None:
+        target = target_of(entry)
+        file = os.path.basename(target.rpartition(":")[0] or target)
+        given = _of_stage({"entry": target}, sets or {}, options, name or os.path.splitext(file)[0])
     else:
-        raise PlanError("give a plan or a command: run('sweep.toml'), run(command=['python', 'train.py'])")
+        raise PlanError(
+            "give a plan, a command or an entry: run('sweep.toml'), run(command=['python', 'train.py']), "
+            "run(entry='train.py:main')"
+        )
     with _Stdin() as stdin:
         if isinstance(given, Mapping):
             text = toml(given)
@@ -238,10 +253,7 @@ class _Stdin:
         self.file.close()
 
 
-def _of_command(
-    command: Sequence[Any], sets: Mapping[str, Any], options: Dict[str, Any], name: Optional[str]
-) -> Dict[str, Any]:
-    """A plan with one stage, named as the program names it."""
+def _words(command: Sequence[Any]) -> List[str]:
     if isinstance(command, (str, bytes)) or (isinstance(command, Sequence) and not command):
         raise PlanError("command= is a list of words, never a shell's line: command=['python', 'train.py']")
     if not isinstance(command, Sequence):
@@ -249,15 +261,18 @@ def _of_command(
     for word in command:
         if word is None or isinstance(word, (bytes, Mapping, list, tuple)):
             raise TypeError(f"{word!r} in command= is a {type(word).__name__}; words are text, numbers or paths")
-    words = [os.fspath(word) if isinstance(word, os.PathLike) else str(word) for word in command]
+    return [os.fspath(word) if isinstance(word, os.PathLike) else str(word) for word in command]
+
+
+def _of_stage(what: Dict[str, Any], sets: Mapping[str, Any], options: Dict[str, Any], name: str) -> Dict[str, Any]:
+    """A plan with one stage, named as the program names it."""
     matrix: Dict[str, Any] = {key: _several(values) for key, values in sets.items()}
     for key in ("zip", "exclude", "include"):
         if key in options:
             matrix[key] = options.pop(key)
     if "job_gpus" in options:
         options["gpus"] = options.pop("job_gpus")
-    stage = {"name": "run", "command": words, **options, **({"matrix": matrix} if matrix else {})}
-    return {"name": name or os.path.basename(words[0]), "stage": [stage]}
+    return {"name": name, "stage": [{"name": "run", **what, **options, **({"matrix": matrix} if matrix else {})}]}
 
 
 def _several(values: Any) -> Any:
