@@ -102,6 +102,9 @@ class Stage:
                 result = call_in_a_process(name, request)
                 outcome = "stage complete"
                 return result
+            except BaseException as error:
+                outcome = f"stage failed: {type(error).__name__}"
+                raise
             finally:
                 if not self.quiet:
                     took = time.monotonic() - begun
@@ -147,4 +150,6 @@ def stage(
     """
     if callable(name):
         return Stage(None, isolate, quiet)(name)
+    if name is not None and not isinstance(name, str):
+        raise TypeError(f"a stage's name is text, not {name!r}: gpulane.stage('denoising')")
     return Stage(name, isolate, quiet)

@@ -151,6 +151,25 @@ class Stages(unittest.TestCase):
                 first = loop.__code__.co_firstlineno
                 self.assertIn(told.lineno, range(first + 2, first + 4))
 
+    def test_one_after_another_is_no_loop(self) -> None:
+        def work() -> None:
+            with gpulane.stage("one", quiet=True):
+                pass
+            with gpulane.stage("two", quiet=True):
+                pass
+            with gpulane.stage("three", quiet=True):
+                pass
+            with gpulane.stage("four", quiet=True):
+                pass
+            with gpulane.stage("five", quiet=True):
+                pass
+
+        self.assertEqual(self.warned(work), [])
+
+    def test_a_name_is_text(self) -> None:
+        with self.assertRaisesRegex(TypeError, "a stage's name is text, not 3"):
+            gpulane.stage(3)  # type: ignore[call-overload]
+
     def test_stages_that_take_their_time_are_no_loop(self) -> None:
         def work() -> None:
             for _ in range(9):
@@ -202,7 +221,7 @@ class Isolated(unittest.TestCase):
                 gpulane.stage("roots", isolate=True)(math.sqrt)(-1)
         first, second = said.getvalue().splitlines()
         self.assertRegex(first, r"^roots: \d+\.\d s in a process of its own, gone with all .*, stage complete$")
-        self.assertRegex(second, r"stage failed$")
+        self.assertRegex(second, r"stage failed: \w+$")
 
     def test_exceptions_come_back_with_their_traceback(self) -> None:
         with self.assertRaisesRegex(KeyError, "no such thing") as caught:

@@ -200,7 +200,10 @@ fn numbers_and_units_are_checked() {
             "4:10 `memory` cannot be `lots` | one of \"exclusive\", \"auto\", or a size such as \"6GiB\"",
         ),
         ("mps = \"yes\"", "4:7 `mps` must be `true` or `false`, not a string"),
-        ("standbys = \"on\"", "4:12 `standbys` cannot be `on` | one of \"auto\", \"off\", or a number per lane"),
+        (
+            "standbys = \"on\"",
+            "4:12 `standbys` cannot be `on` | one of \"auto\", \"off\", or a number per lane",
+        ),
         ("start_gate = 0", "4:14 `start_gate` must be 1 or more"),
     ]);
 }

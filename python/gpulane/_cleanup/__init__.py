@@ -11,7 +11,8 @@ import os
 import sys
 import time
 import warnings
-from typing import Any, Dict, List, Optional
+from types import FrameType
+from typing import Any, Dict, List, Optional, Tuple
 
 from . import _context, _ipython, _nvml
 from ._cupy import CuPy
@@ -42,7 +43,8 @@ LOOPS = {
 
 PACKAGE = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
 
-_calls: Dict[str, List[float]] = {}
+MANY_PLACES = 1000
+_calls: Dict[Tuple[str, str, int], List[float]] = {}
 """When each was called last."""
 
 
@@ -116,9 +118,12 @@ def _sum_up(
 
 
 def guard_against_loops(who: str) -> None:
-    """Warns whoever cleans again and again, as `cleanup` or at the end of a `stage`."""
+    """Warns whoever cleans again and again at one place, as `cleanup` or at the end of a `stage`."""
     now = time.monotonic()
-    calls = _calls.setdefault(who, [])
+    frame, _ = _caller()
+    if len(_calls) > MANY_PLACES:
+        _calls.clear()
+    calls = _calls.setdefault((who, frame.f_code.co_filename, frame.f_lineno), [])
     calls.append(now)
     del calls[:-MANY_CALLS]
     if len(calls) == MANY_CALLS and now - calls[0] < SHORT_S:
@@ -128,16 +133,17 @@ def guard_against_loops(who: str) -> None:
 
 def _warn(text: str) -> None:
     try:
-        warnings.warn(text, RuntimeWarning, stacklevel=_level_of_caller())
+        warnings.warn(text, RuntimeWarning, stacklevel=_caller()[1])
     except Warning:
         pass  # Where warnings are errors, a cleanup at the end of hours of work is still none.
 
 
-def _level_of_caller() -> int:
-    """How far above `_warn` the line is that is not ours: a cleanup, a block and a decorated function differ in it."""
+def _caller() -> Tuple[FrameType, int]:
+    """Where the line is that is not ours, and how far above who asks: a cleanup, a block and a decorated function
+    differ in it."""
     frame = sys._getframe(1)
     level = 1
     while frame.f_back is not None and frame.f_code.co_filename.startswith(PACKAGE):
         frame = frame.f_back
         level += 1
-    return level
+    return frame, level
