@@ -165,9 +165,10 @@ def _folder() -> Optional[str]:
     for part in ("gpulane", "compiled", name):
         above, folder = folder, os.path.join(folder, part)
         _make(folder)
-    if not _is_ours(folder) or os.path.realpath(folder) != folder:
+    found = os.stat(folder)
+    if not _is_ours(folder) or os.path.realpath(folder) != folder or found.st_mode & 0o022:
         return None
-    if time.time() - os.stat(folder).st_mtime > DAY:
+    if time.time() - found.st_mtime > DAY:
         os.utime(folder)
         _forget(above)
     return folder
@@ -181,7 +182,8 @@ def _make(folder: str) -> None:
 
 
 def _is_ours(folder: str) -> bool:
-    """Whether nobody but this user and root can put another one in its place, or something into it."""
+    """Whether nobody but this user and root can put another one in its place: where others may write, nobody may rename
+    what is not his (`/tmp`)."""
     folder = os.path.realpath(folder)
     while True:
         found = os.stat(folder)

@@ -92,12 +92,13 @@ def end() -> None:
 
 def _flush_what_c_has() -> None:
     library = ctypes.CDLL(None)
-    library.fflush(ctypes.c_void_p.in_dll(library, "stdout"))
+    with contextlib.suppress(ValueError):  # It has another name elsewhere.
+        library.fflush(ctypes.c_void_p.in_dll(library, "stdout"))
     library.fflush(None)
 
 
 def _has_foreign_code() -> bool:
-    """Whether libraries are there that are written in C and not known to us. Also where they are a part of others."""
+    """Whether libraries written in C are loaded that may do more than to free memory."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return True

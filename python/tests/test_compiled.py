@@ -86,6 +86,10 @@ class Kept(unittest.TestCase):
                 folder.chmod(0o777)
                 self.assertEqual(self.run_job(), "compiled own part")
                 folder.chmod(0o700)
+        self.page().parent.chmod(0o1777)
+        self.assertEqual(self.run_job(), "compiled own part")
+        self.page().parent.chmod(0o700)
+        self.assertEqual(self.run_job(), "kept own part")
         elsewhere = self.folder / "elsewhere"
         compiled = self.page().parents[1]
         compiled.rename(elsewhere)
