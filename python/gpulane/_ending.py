@@ -2,7 +2,7 @@
 
 With torch, Python takes its modules apart for a second, in which the GPU is held and idle. The kernel frees all of it
 anyway. But some objects do more at their end than to free memory. Whoever may be one of them means that Python ends by
-itself: those written in Python say so, those in C do not, so only libraries that we know are trusted.
+itself: those written in Python say so; code in C does not, so only libraries that we know are trusted.
 """
 
 from __future__ import annotations
@@ -17,7 +17,6 @@ import re
 import sys
 import threading
 import traceback
-from importlib.machinery import EXTENSION_SUFFIXES
 from itertools import compress
 from types import AsyncGeneratorType, CoroutineType, FunctionType, GeneratorType
 from typing import Any, List, Optional
@@ -34,10 +33,17 @@ WRITE_AT_THE_END = ("LD_PRELOAD", "CUDA_INJECTION64_PATH")
 
 LIBRARIES = frozenset(
     "PIL aiohttp charset_normalizer contourpy cuda cupy cupy_backends cupyx fastrlock frozenlist jax jaxlib kiwisolver "
-    "llvmlite markupsafe matplotlib ml_dtypes multidict numba numpy orjson pandas propcache psutil pydantic_core regex "
-    "safetensors scipy sentencepiece skimage sklearn tokenizers torch torchvision triton wrapt xxhash yaml yarl".split()
+    "llvmlite markupsafe matplotlib ml_dtypes multidict numba numpy nvidia orjson pandas pillow propcache psutil "
+    "pydantic_core regex safetensors scikit_image scikit_learn scipy sentencepiece skimage sklearn tokenizers torch "
+    "torchvision triton wrapt xxhash yaml yarl".split()
 )
-"""By the names of their folders: what is written in C there frees memory and does nothing else."""
+"""By the names of their folders, and of those with what they bring along: what is written in C there frees memory and
+does nothing else."""
+
+SYSTEM = re.compile(
+    r"/(usr/)?lib(32|64)?/|.*/lib(python|cuda|nvidia|nv)[^/]*$|/usr/local/(cuda|nvidia)|/memfd:|\[|//anon"
+)
+"""Where the system's own code lies, wherever that is."""
 
 DATABASES = ("_dbm", "_gdbm", "_sqlite3")
 """Of Python's own, all but these."""
@@ -98,23 +104,35 @@ def _flush_what_c_has() -> None:
 
 
 def _has_foreign_code() -> bool:
-    """Whether libraries written in C are loaded that may do more than to free memory."""
+    """Whether code that is not Python is loaded which may do more at the end than to free memory."""
     distributed = sys.modules.get("torch.distributed")
     if distributed is not None and distributed.is_available() and distributed.is_initialized():
         return True
-    own = os.path.dirname(os.__file__) + os.sep
-    for name, module in list(sys.modules.items()):
-        file = getattr(module, "__dict__", {}).get("__file__")
-        if name in DATABASES:
-            return True
-        if isinstance(file, str) and file.endswith(tuple(EXTENSION_SUFFIXES)):
-            _, found, inside = file.replace("/dist-packages/", "/site-packages/").rpartition("/site-packages/")
-            if not found and not file.startswith(own) and "/lib-dynload/" not in file:
-                return True
-            library = re.split(r"[./]", inside)[0]
-            if found and library not in LIBRARIES and not library.endswith("__mypyc"):
-                return True
-    return False
+    if any(name in sys.modules for name in DATABASES):
+        return True
+    with open("/proc/self/maps", encoding="utf-8", errors="surrogateescape") as file:
+        lines = [line.rstrip("\n").split(None, 5) for line in file]
+    loaded = {line[5] for line in lines if "x" in line[1] and len(line) == 6}
+    own = os.path.realpath(os.path.dirname(os.__file__)) + os.sep
+    shared = [os.path.join(os.path.realpath(prefix), "lib") for prefix in (sys.prefix, sys.base_prefix)]
+    loaded.discard(os.path.realpath(sys.executable))
+    return not all(_is_trusted(path, own, shared) for path in loaded)
+
+
+def _is_trusted(path: str, own: str, shared: List[str]) -> bool:
+    """Whether the code in this file does nothing at the end. `own`: the folder of Python's modules; `shared`: those of
+    what it needs."""
+    library = _library(path)
+    if library is not None:
+        return library in LIBRARIES or library.endswith("__mypyc")
+    is_pythons = path.startswith(own) or "/lib-dynload/" in path or os.path.dirname(path) in shared
+    return is_pythons or SYSTEM.match(path) is not None
+
+
+def _library(path: str) -> Optional[str]:
+    """The name of the library a file belongs to; `None`: it is no library's."""
+    _, found, inside = path.replace("/dist-packages/", "/site-packages/").rpartition("/site-packages/")
+    return re.split(r"[./]", inside)[0] if found else None
 
 
 def _open_files(objects: List[Any]) -> Optional[List[Any]]:
@@ -126,13 +144,21 @@ def _open_files(objects: List[Any]) -> Optional[List[Any]]:
     files = []
     for one in compress(objects, map(matter.__contains__, map(type, objects))):
         what = kinds[type(one)]
-        if what == "suspended" and not _is_installed(one) or what == "own file" and not one.closed:
+        if what == "suspended" and not _is_known(one) or what == "own file" and not one.closed:
             return None
         if what == "class" and _has_hidden_objects(one) and isinstance(getattr(one, "__del__", None), FunctionType):
             return None
         if what == "file" and not one.closed:
+            if not _is_plain(one):
+                return None
             files.append(one)
     return files
+
+
+def _is_plain(file: Any) -> bool:
+    """Whether what it writes to is not of somebody's own making."""
+    below = getattr(file, "buffer", None) if type(file) is _io.TextIOWrapper else getattr(file, "raw", None)
+    return below is None or type(below) in FILES
 
 
 def _kind(kind: type) -> str:
@@ -141,9 +167,9 @@ def _kind(kind: type) -> str:
         return "file"
     if kind in (GeneratorType, CoroutineType, AsyncGeneratorType):
         return "suspended"
-    if issubclass(kind, type):
-        return "class"
     last_words = getattr(kind, "__del__", None)
+    if issubclass(kind, type) and last_words is None:
+        return "class"
     if issubclass(kind, _io._IOBase) and last_words is getattr(_io._IOBase, "__del__", None):
         return "own file"  # Such as those of `gzip`, which have an end to write.
     # A socket is closed when it goes; the kernel does so, too.
@@ -155,12 +181,10 @@ def _has_hidden_objects(kind: type) -> bool:
     return not kind.__flags__ & 1 << 14
 
 
-def _is_installed(suspended: Any) -> bool:
-    """Whether a generator or its like is a library's, or has nothing left to do."""
+def _is_known(suspended: Any) -> bool:
+    """Whether a generator or its like is one of a library we know, or has nothing left to do."""
     for name in ("gi", "cr", "ag"):
         code = getattr(suspended, name + "_code", None)
         if code is not None:
-            parts = code.co_filename.split(os.sep)
-            over = getattr(suspended, name + "_frame") is None
-            return over or "site-packages" in parts or "dist-packages" in parts
+            return getattr(suspended, name + "_frame") is None or _library(code.co_filename) in LIBRARIES
     return False

@@ -188,6 +188,10 @@ def load(target: str) -> Callable[..., Any]:
             )
     if not callable(found):
         raise EntryError(f"`{name}` of {path} cannot be called: it is of type {type(found).__name__}")
+    if inspect.isgeneratorfunction(found) or inspect.isasyncgenfunction(found):
+        raise EntryError(
+            f"`{name}` of {path} has a `yield`: calling it would run nothing; write a function without one"
+        )
     return found  # type: ignore[no-any-return]
 
 
@@ -231,9 +235,6 @@ def call(function: Callable[..., Any]) -> None:
         import asyncio
 
         asyncio.run(result)
-    elif inspect.isgenerator(result) or inspect.isasyncgen(result):
-        name = getattr(function, "__qualname__", "the entry")
-        raise EntryError(f"`{name}` has a `yield`, so calling it has run nothing of it; write a function without one")
 
 
 def _without_us(trace: Optional[TracebackType]) -> Optional[TracebackType]:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import gzip
 import os
+import shutil
 import subprocess
 import sys
 import unittest
 from typing import List, Optional, Tuple
+
+from gpulane import _ending
 
 from .entries import PACKAGE, Standby
 
@@ -156,6 +159,42 @@ class Ending(Standby):
         done = self.cold("train.py:main")
         self.assertEqual((done.returncode, done.stdout), (0, "all\n"), done.stderr)
 
+    def test_code_that_is_not_pythons_is_known_by_its_file(self) -> None:
+        own, shared = "/usr/lib/python3.11/", ["/env/lib"]
+        for path, trusted in [
+            ("/usr/lib/x86_64-linux-gnu/libc.so.6", True),
+            ("/lib64/ld-linux-x86-64.so.2", True),
+            ("/usr/lib/python3.11/lib-dynload/_ssl.cpython-311-x86_64-linux-gnu.so", True),
+            ("/usr/local/lib/libpython3.11.so.1.0", True),
+            ("/usr/local/nvidia/lib64/libcuda.so.1", True),
+            ("/opt/driver/libcuda.so.570.1", True),
+            ("/env/lib/libopenblas.so.0", True),
+            ("/env/lib/python3.11/site-packages/torch/lib/libtorch_cuda.so", True),
+            ("/env/lib/python3.11/site-packages/numpy.libs/libgfortran-1.so.5", True),
+            ("/env/lib/python3.11/site-packages/nvidia/cudnn/lib/libcudnn_ops.so.9", True),
+            ("/usr/lib/python3/dist-packages/yaml/_yaml.cpython-311.so", True),
+            ("/env/lib/python3.11/site-packages/81d2__mypyc.cpython-311-x86_64-linux-gnu.so", True),
+            ("[vdso]", True),
+            ("/env/lib/python3.11/site-packages/cv2/cv2.abi3.so", False),
+            ("/usr/lib/python3/dist-packages/h5py/h5.cpython-311.so", False),
+            ("/env/lib/python3.11/site-packages/_cffi_backend.cpython-311.so", False),
+            ("/home/me/.cache/torch_extensions/mine/mine.so", False),
+            ("/home/me/libmine.so", False),
+            ("/usr/local/lib/libmine.so", False),
+        ]:
+            with self.subTest(path):
+                self.assertEqual(_ending._is_trusted(path, own, shared), trusted)
+
+    def test_a_library_that_is_loaded_in_passing(self) -> None:
+        """Its code is found although it is no module."""
+        import _ctypes
+
+        shutil.copy(_ctypes.__file__, self.folder / "libmine.so")
+        self.assertEqual(
+            self.three_ways("import ctypes\nmine = ctypes.CDLL('./libmine.so')\ndef main(): print('all')\n"),
+            [["all", "taken apart"]] * 3,
+        )
+
     def test_sockets_have_no_say(self) -> None:
         self.assert_quick(
             "import socket\nkept = socket.socketpair()\nkept[0].close()\ndef main(): print('all')\n", ["all"]
@@ -203,6 +242,35 @@ class Ending(Standby):
             "file = io.BufferedWriter(Raw())\n"
             "def main(): file.write(b'through the buffer\\n')\n"
         )
+        made_by_hand = (
+            "import io, os\n"
+            "class Raw:\n"
+            "    closed, write = False, lambda self, data: os.write(1, data)\n"
+            "    def readable(self): return False\n"
+            "    def writable(self): return True\n"
+            "    def seekable(self): return False\n"
+            "    def flush(self): pass\n"
+            "    def close(self): self.closed = os.write(1, b'the end\\n')\n"
+            "file = io.TextIOWrapper(Raw())\n"
+            "def main(): file.write('text\\n')\n"
+        )
+        (self.folder / "site-packages").mkdir()
+        self.write(
+            "import contextlib, os\n"
+            "@contextlib.contextmanager\n"
+            "def opened():\n"
+            "    try: yield\n"
+            "    finally: os.write(1, b'finally\\n')\n",
+            "site-packages/unheard_of.py",
+        )
+        generator_of_a_library = "import unheard_of\nkept = unheard_of.opened()\ndef main(): kept.__enter__()\n"
+        metaclass = (
+            "import os\n"
+            "class Meta(type):\n"
+            "    def __del__(self, write=os.write): write(1, b'a class goes\\n')\n"
+            "class State(metaclass=Meta): pass\n"
+            "def main(): pass\n"
+        )
         file_with_last_words = (
             "import io, os\n"
             "class Raw(io.RawIOBase):\n"
@@ -216,6 +284,9 @@ class Ending(Standby):
             (since_the_import, {}),
             (since_the_import.replace("class State:\n", "class State:\n    __slots__ = ()\n"), {}),
             (own_file, {}),
+            (made_by_hand, {}),
+            (generator_of_a_library, {"PYTHONPATH": str(self.folder / "site-packages")}),
+            (metaclass, {}),
             (file_with_last_words, {}),
             (suspended, {}),
             (daemon, {}),

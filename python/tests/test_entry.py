@@ -67,8 +67,8 @@ class Cold(Folder):
 
     def test_what_would_run_nothing_is_no_success(self) -> None:
         for text, name, word in [
-            ("def main(config): yield config\n", "main", "`main` has a `yield`"),
-            ("async def main(config): yield config\n", "main", "`main` has a `yield`"),
+            ("def main(config): yield config\n", "main", "`main` of train.py has a `yield`"),
+            ("async def main(config): yield config\n", "main", "`main` of train.py has a `yield`"),
             ("class T:\n    def go(self): print('ran')\n", "T.go", "`T.go` of train.py is a method"),
         ]:
             with self.subTest(text):
@@ -77,6 +77,8 @@ class Cold(Folder):
                 self.assertEqual(done.returncode, 1)
                 self.assertIn(f"gpulane: {word}", done.stderr)
                 self.assertNotIn("Traceback", done.stderr)
+        self.write("def main():\n    print('ran')\n    return (one for one in 'abc')\n")
+        self.assertEqual(self.cold("train.py:main").stdout, "ran\n", "what is returned is not looked at")
         self.write("class T:\n    @classmethod\n    def go(cls): print(cls.__name__)\nt = T.go\n")
         self.assertEqual([self.cold(f"train.py:{name}").stdout for name in ("T.go", "t")], ["T\n", "T\n"])
 

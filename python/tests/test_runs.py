@@ -140,6 +140,9 @@ class Plans(WithGpulane):
             self.assertTrue(made.ok, made.failed())
             self.assertEqual([(job.out / "lr").read_text() for job in made.jobs.values()], ["0.1", "0.3"])
             self.assertEqual((made.name, list(made.jobs)[0]), ("train", "run/lr=0.1"))
+            self.assertEqual(made._plan["stages"][0]["command"][0], sys.executable)
+        with self.assertRaisesRegex(PlanError, "entry= is a function, or the text FILE.py:NAME, not 3"):
+            run(entry=3, gpus="none", quiet=True)  # type: ignore[call-overload]
         with self.assertRaisesRegex(PlanError, "there is no `other`|has no `other`"):
             run(entry="train.py:other", gpus="none", quiet=True)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import inspect
 import os
 import re
 import sys
@@ -121,7 +122,11 @@ def run(
         words = _words(command)
         given = _of_stage({"command": words}, sets or {}, options, name or os.path.basename(words[0]))
     elif entry is not None:
+        if not (isinstance(entry, (str, os.PathLike)) or inspect.isfunction(entry) or inspect.isclass(entry)):
+            raise PlanError(f"entry= is a function, or the text FILE.py:NAME, not {entry!r}")
         target = target_of(entry)
+        # As `python` in a command: the one that runs this.
+        options.setdefault("python", sys.executable)
         file = os.path.basename(target.rpartition(":")[0] or target)
         given = _of_stage({"entry": target}, sets or {}, options, name or os.path.splitext(file)[0])
     else:

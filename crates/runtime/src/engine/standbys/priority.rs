@@ -63,67 +63,78 @@ fn set_session(pid: Pid, nice: i32) -> io::Result<()> {
     OpenOptions::new().write(true).open(path)?.write_all(nice.to_string().as_bytes())
 }
 
-/// Without the rights of root, Linux does this ten times a second at most, for all who ask.
+/// Without the rights of root, Linux does this ten times a second at most, for all who ask. Over when it is done, or the process is
+/// gone.
 fn insist(pid: Pid) {
-    for _ in 0..100 {
-        std::thread::sleep(Duration::from_millis(50));
-        if !matches!(set_session(pid, 0), Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
-            return;
-        }
+    while matches!(set_session(pid, 0), Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
+        std::thread::sleep(Duration::from_millis(60));
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use std::os::unix::process::CommandExt;
-    use std::process::Command;
+    use std::process::{Child, Command};
 
     use super::*;
 
+    /// A process in a session of its own.
+    struct Sleeper(Child);
+
+    impl Sleeper {
+        fn new() -> Self {
+            let sleeper = Self(Command::new("setsid").args(["sleep", "60"]).spawn().unwrap());
+            let pid = sleeper.pid();
+            assert!(until(|| rustix::process::getsid(Some(pid)).is_ok_and(|session| session == pid)));
+            sleeper
+        }
+
+        fn pid(&self) -> Pid {
+            Pid::from_child(&self.0)
+        }
+
+        /// Empty where the kernel does not group tasks by session.
+        fn session(&self) -> String {
+            std::fs::read_to_string(format!("/proc/{}/autogroup", self.0.id())).unwrap_or_default()
+        }
+    }
+
+    impl Drop for Sleeper {
+        fn drop(&mut self) {
+            let _ = self.0.kill();
+            let _ = self.0.wait();
+        }
+    }
+
+    fn until(holds: impl Fn() -> bool) -> bool {
+        (0..500).any(|_| {
+            std::thread::sleep(Duration::from_millis(10));
+            holds()
+        })
+    }
+
     #[test]
     fn a_session_is_made_nice_and_is_as_ever_again() {
-        let mut child = Command::new("setsid").args(["sleep", "60"]).spawn().unwrap();
-        let pid = Pid::from_child(&child);
-        let group = |pid: Option<Pid>| {
-            let whose = pid.map_or_else(|| "self".to_owned(), |pid| pid.as_raw_nonzero().to_string());
-            std::fs::read_to_string(format!("/proc/{whose}/autogroup")).unwrap_or_default()
-        };
-        let until = |wanted: &dyn Fn(&str) -> bool| {
-            (0..200).any(|_| {
-                std::thread::sleep(Duration::from_millis(20));
-                wanted(group(Some(pid)).trim_end())
-            })
-        };
-        let ours = group(None);
-        let is_there = ours.starts_with("/autogroup");
-        let held = !is_there || {
-            // Before `setsid` it is in ours.
-            let own = until(&|text| text.split(' ').next() != ours.split(' ').next());
-            // Somebody else may just have asked, and then it is left; but not for root.
-            Priority::default().lower(pid);
-            let low = until(&|text| text.ends_with(" nice 19"));
-            Priority::default().restore(pid);
-            own && (low || !rustix::process::geteuid().is_root()) && until(&|text| text.ends_with(" nice 0"))
-        };
-        child.kill().unwrap();
-        child.wait().unwrap();
-        assert!(held);
-        if !is_there {
+        let sleeper = Sleeper::new();
+        if !sleeper.session().starts_with("/autogroup") {
             eprintln!("skipped: this kernel does not group tasks by session");
+            return;
         }
+        // Others may ask at the same time; then it is left, but not for good.
+        assert!(until(|| set_session(sleeper.pid(), NICER).is_ok()));
+        assert!(sleeper.session().trim_end().ends_with(" nice 19"));
+        Priority::default().restore(sleeper.pid());
+        assert!(until(|| sleeper.session().trim_end().ends_with(" nice 0")));
     }
 
     #[test]
     fn what_is_lowered_comes_back() {
-        let mut child = Command::new("sleep").arg("60").process_group(0).spawn().unwrap();
-        let pid = Pid::from_child(&child);
+        let sleeper = Sleeper::new();
+        let pid = sleeper.pid();
         let (priority, before) = (Priority::try_out(), getpriority_process(Some(pid)).unwrap());
         priority.lower(pid);
         let low = getpriority_process(Some(pid)).unwrap();
         priority.restore(pid);
         let after = getpriority_process(Some(pid)).unwrap();
-        child.kill().unwrap();
-        child.wait().unwrap();
         assert_eq!(after, before);
         assert_eq!(low > before, priority.can_be_low());
     }
