@@ -255,6 +255,8 @@ fn without_a_free_slot_nothing_moves_until_one_is_given_back() {
     assert_ne!(held[0], held[1], "a slot is out once");
     for _ in 0..3 {
         let slot = held.remove(0);
+        // Long enough for somebody to begin to wait for it, at least once.
+        std::thread::sleep(std::time::Duration::from_millis(100));
         loaders.give_back(slot);
         assert_eq!(next(), Some(slot), "the only one that can be filled");
         held.push(slot);
