@@ -258,9 +258,9 @@ def _report(error: BaseException, hint: str = "") -> None:
         print(f"gpulane: {hint}", file=sys.stderr, flush=True)
 
 
-def _hint(error: BaseException) -> str:
+def _hint(error: BaseException, alone: bool) -> str:
     """What may help with an import that has failed."""
-    if isinstance(error, KeyError) and error.args and str(error.args[0]) in Hidden.names():
+    if isinstance(error, KeyError) and not alone and error.args and str(error.args[0]) in Hidden.names():
         return (
             f'{error.args[0]} is not set while the file is imported: read it in the function, or write standbys = "off"'
         )
@@ -356,7 +356,7 @@ def main() -> int:
             standby.tell(_failure(error))
         if isinstance(error, SystemExit):
             raise
-        _report(error, "" if alone else _hint(error))
+        _report(error, _hint(error, alone))
         return 1
     if standby is not None:
         if not standby.has_a_job():

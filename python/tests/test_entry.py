@@ -90,6 +90,7 @@ class Cold(Folder):
             self.write(text + "def main(): pass\n")
             last = self.cold("train.py:main").stderr.splitlines()[-1]
             self.assertIn(f"gpulane: {hint}", last)
+        self.assertIn(hint, self.cold("train.py:main", alone=True).stderr, "without standbys, too")
         self.write("import os\nhome = os.environ['NO_SUCH_HOME']\ndef main(): pass\n")
         self.assertNotIn("gpulane:", self.cold("train.py:main").stderr)
 
