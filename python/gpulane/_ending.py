@@ -40,10 +40,8 @@ LIBRARIES = frozenset(
 """By the names of their folders, and of those with what they bring along: what is written in C there frees memory and
 does nothing else."""
 
-SYSTEM = re.compile(
-    r"/(usr/)?lib(32|64)?/|.*/lib(python|cuda|nvidia|nv)[^/]*$|/usr/local/(cuda|nvidia)|/memfd:|\[|//anon"
-)
-"""Where the system's own code lies, wherever that is."""
+SYSTEM = re.compile(r"/(usr/)?lib(32|64)?/|/usr/local/(cuda|nvidia)|.*/lib(python|cuda|nv)[^/]*$|/memfd:|\[|//anon")
+"""The code of the system, of the driver and of Python itself, wherever they lie, and what is made while it runs."""
 
 DATABASES = ("_dbm", "_gdbm", "_sqlite3")
 """Of Python's own, all but these."""

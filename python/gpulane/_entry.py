@@ -265,7 +265,7 @@ def _hint(error: BaseException, alone: bool) -> str:
             f'{error.args[0]} is not set while the file is imported: read it in the function, or write standbys = "off"'
         )
     if isinstance(error, ModuleNotFoundError):
-        return f"this is the Python of {sys.executable}; a stage with `python` has another"
+        return f"this is the Python of {sys.executable}; `python` in the stage names another"
     return ""
 
 

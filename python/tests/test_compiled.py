@@ -17,8 +17,7 @@ from unittest import mock
 from gpulane import _compiled
 from gpulane._compiled import HASH, Page
 
-PACKAGE = Path(__file__).resolve().parent.parent
-RUNNER = PACKAGE / "gpulane" / "_entry.py"
+from .entries import PACKAGE, RUNNER
 
 
 class Kept(unittest.TestCase):

@@ -240,7 +240,7 @@ fn a_slow_source_does_not_keep_an_idle_worker_waiting() {
 #[test]
 fn without_a_free_slot_nothing_moves_until_one_is_given_back() {
     let items =
-        (0..10).map(|number| Item { number, name: String::new(), place: Place::Value("x".to_owned()) });
+        (0..2000).map(|number| Item { number, name: String::new(), place: Place::Value("x".to_owned()) });
     let geometry = Geometry { slots: 2, slot_bytes: 64 << 10, capacity: 2 };
     let (loaders, told) =
         Feeder::new(decode("value"), geometry).threads(2).start(one_by_one(items.collect()));
@@ -253,10 +253,12 @@ fn without_a_free_slot_nothing_moves_until_one_is_given_back() {
     held.extend(next());
     held.extend(next());
     assert_ne!(held[0], held[1], "a slot is out once");
-    for _ in 0..3 {
+    for _ in 0..998 {
         let slot = held.remove(0);
-        // Long enough for somebody to begin to wait for it, at least once.
-        std::thread::sleep(std::time::Duration::from_millis(100));
+        if loaders.rates().waiting_for_slots == 0.0 {
+            // A moment for a loader to run into it: nothing forces it to be that quick.
+            std::thread::sleep(std::time::Duration::from_millis(1));
+        }
         loaders.give_back(slot);
         assert_eq!(next(), Some(slot), "the only one that can be filled");
         held.push(slot);

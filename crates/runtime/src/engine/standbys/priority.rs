@@ -52,7 +52,7 @@ impl Priority {
             let _ = setpriority_pgrp(Some(pid), usual);
         }
         if matches!(set_session(pid, 0), Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
-            std::thread::spawn(move || insist(pid));
+            let _ = std::thread::Builder::new().spawn(move || insist(pid));
         }
     }
 }
@@ -75,6 +75,8 @@ fn insist(pid: Pid) {
 mod tests {
     use std::process::{Child, Command};
 
+    use gpulane_testkit::{skip, wait_until};
+
     use super::*;
 
     /// A process in a session of its own.
@@ -84,7 +86,9 @@ mod tests {
         fn new() -> Self {
             let sleeper = Self(Command::new("setsid").args(["sleep", "60"]).spawn().unwrap());
             let pid = sleeper.pid();
-            assert!(until(|| rustix::process::getsid(Some(pid)).is_ok_and(|session| session == pid)));
+            wait_until("its session", || {
+                rustix::process::getsid(Some(pid)).is_ok_and(|session| session == pid)
+            });
             sleeper
         }
 
@@ -105,25 +109,17 @@ mod tests {
         }
     }
 
-    fn until(holds: impl Fn() -> bool) -> bool {
-        (0..500).any(|_| {
-            std::thread::sleep(Duration::from_millis(10));
-            holds()
-        })
-    }
-
     #[test]
     fn a_session_is_made_nice_and_is_as_ever_again() {
         let sleeper = Sleeper::new();
         if !sleeper.session().starts_with("/autogroup") {
-            eprintln!("skipped: this kernel does not group tasks by session");
-            return;
+            return skip("a session is made nice", "this kernel does not group tasks by session");
         }
         // Others may ask at the same time; then it is left, but not for good.
-        assert!(until(|| set_session(sleeper.pid(), NICER).is_ok()));
+        wait_until("a nice session", || set_session(sleeper.pid(), NICER).is_ok());
         assert!(sleeper.session().trim_end().ends_with(" nice 19"));
         Priority::default().restore(sleeper.pid());
-        assert!(until(|| sleeper.session().trim_end().ends_with(" nice 0")));
+        wait_until("the usual", || sleeper.session().trim_end().ends_with(" nice 0"));
     }
 
     #[test]
