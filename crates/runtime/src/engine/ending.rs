@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, OwnedFd};
 use gpulane_core::{Manner, Remains};
 use gpulane_model::{Attempt, JobId, Millis, ProcessExit};
 use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions, getsid, pidfd_open, waitid, waitpid,
+    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions, pidfd_open, waitid, waitpid,
 };
 
 use super::leftovers;
@@ -402,7 +402,7 @@ impl Roster {
 
     /// By session, which a daemon leaves, or by environment, which it usually keeps.
     fn owner(&self, pid: Pid) -> Owner {
-        let session = getsid(Some(pid)).ok();
+        let session = tree::look(pid).and_then(|process| Pid::from_raw(process.session));
         let by_session = self.running.iter().find(|(_, running)| Some(running.pid) == session);
         if let Some((job, _)) = by_session {
             return Owner::Job(*job);

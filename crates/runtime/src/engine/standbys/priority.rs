@@ -78,6 +78,7 @@ mod tests {
     use gpulane_testkit::{skip, wait_until};
 
     use super::*;
+    use crate::process::tree;
 
     /// A process in a session of its own.
     struct Sleeper(Child);
@@ -86,9 +87,8 @@ mod tests {
         fn new() -> Self {
             let sleeper = Self(Command::new("setsid").args(["sleep", "60"]).spawn().unwrap());
             let pid = sleeper.pid();
-            wait_until("its session", || {
-                rustix::process::getsid(Some(pid)).is_ok_and(|session| session == pid)
-            });
+            let session = || tree::look(pid).map(|process| process.session);
+            wait_until("its session", || session() == Some(pid.as_raw_pid()));
             sleeper
         }
 
