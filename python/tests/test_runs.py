@@ -307,6 +307,25 @@ class OtherEnds(WithGpulane):
         self.addCleanup(os.kill, int((self.folder / "fork").read_text()), signal.SIGKILL)
         self.gone()
 
+    def test_killed_right_after_it_has_started_gpulane(self) -> None:
+        text = f"""
+            import os, subprocess, sys
+            sys.path.insert(0, {str(ROOT / "python")!r})
+            class Popen(subprocess.Popen):
+                def __init__(self, *given, **named):
+                    super().__init__(*given, **named)
+                    open("begun", "w").write(str(self.pid))
+                    os.kill(os.getpid(), 9)
+            subprocess.Popen = Popen
+            from gpulane._runs import run
+            run(command={SLEEPER!r}, sets={{"n": [0]}}, gpus="none", run_dir="killed", quiet=True)
+        """
+        killed = subprocess.run([sys.executable, "-c", textwrap.dedent(text)])
+        self.assertEqual(killed.returncode, -signal.SIGKILL)
+        gpulane = int((self.folder / "begun").read_text())
+        until(lambda: not Path(f"/proc/{gpulane}").exists(), "gpulane has ended")
+        until(lambda: not processes(self.folder), "nothing is left")
+
     def test_interrupted_it_says_how_to_go_on(self) -> None:
         started = self.python("begun.wait()")
         started.send_signal(signal.SIGINT)

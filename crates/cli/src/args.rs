@@ -27,6 +27,9 @@ pub(crate) use map::{Map, MapChanges, MapSettings};
                         here, 70 a bug in gpulane, 130/143 interrupted (resume continues)."
 )]
 pub(crate) struct Cli {
+    /// The reading end of a pipe: when its other end is closed, gpulane ends as by SIGTERM. For programs that start it.
+    #[arg(long, value_name = "FD", hide = true)]
+    pub(crate) leash: Option<i32>,
     #[command(subcommand)]
     pub(crate) command: Command,
 }

@@ -221,3 +221,35 @@ fn an_interrupted_run_goes_on_where_it_was() {
     assert_eq!((count(1), count(2)), (1, 2));
     assert_eq!(gpulane.call(&["resume", "r"]).code, 4);
 }
+
+/// As a program does that starts gpulane and is killed.
+#[test]
+fn a_leash_that_is_let_go_ends_gently() {
+    let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
+    gpulane.workspace.file("plan.toml", FOREVER);
+    let (end, ours) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
+    // A copy that crosses exec, and that nobody else's start can take along: the number is told to this command alone.
+    let told = rustix::io::fcntl_dupfd_cloexec(&end, 100).unwrap();
+    rustix::io::fcntl_setfd(&told, rustix::io::FdFlags::empty()).unwrap();
+    let leash = format!("--leash={}", std::os::fd::AsRawFd::as_raw_fd(&told));
+    let mut command =
+        gpulane.command(&[&leash, "run", "plan.toml", "--gpus", "sim:2x1GiB", "--run-dir", "r"]);
+    let mut child = command.stderr(std::process::Stdio::null()).spawn().unwrap();
+    drop(told);
+    gpulane.wait_for_events("job_started", 2);
+    assert_eq!(child.try_wait().unwrap(), None, "it lives while the other end is held");
+    drop(ours);
+    assert_eq!(child.wait().unwrap().code(), Some(143));
+    assert_resumable(&gpulane);
+    assert_eq!(gpulane.events_of("run_interrupted").len(), 1);
+}
+
+#[test]
+fn a_leash_that_is_none_is_a_mistake() {
+    let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
+    for number in ["1", "977"] {
+        let refused = gpulane.call(&[&format!("--leash={number}"), "status"]);
+        assert_eq!(refused.code, 2, "{}", refused.stderr);
+        assert!(refused.stderr.contains("--leash"), "{}", refused.stderr);
+    }
+}

@@ -14,6 +14,7 @@ mod experience;
 mod feeder;
 mod front;
 mod guardian;
+mod leash;
 mod orders;
 mod placeholders;
 mod process;
@@ -25,6 +26,7 @@ pub use experience::Experience;
 pub use feeder::flow::ring_bytes;
 pub use feeder::sameness::{changed_maps, not_the_same, way_out};
 pub use front::{Durable, EngineEnd, Front, Message, Tick};
+pub use leash::hold_leash;
 pub use orders::StartRequest;
 pub use placeholders::Placeholders;
 

@@ -15,6 +15,8 @@ pub struct Gpulane {
     pub workspace: Workspace,
     /// What its environment has beside ours.
     pub environment: Vec<(String, String)>,
+    /// The command it is started through.
+    through: Vec<String>,
 }
 
 /// A gpulane that has ended.
@@ -41,7 +43,7 @@ impl Gpulane {
         // What runs learn of each other stays in here.
         let cache = workspace.path().join("cache").display().to_string();
         let environment = vec![("XDG_CACHE_HOME".to_owned(), cache)];
-        Self { binary: PathBuf::from(binary), workspace, environment }
+        Self { binary: PathBuf::from(binary), workspace, environment, through: Vec::new() }
     }
 
     /// One on fake GPUs of these sizes.
@@ -58,6 +60,13 @@ impl Gpulane {
         self
     }
 
+    /// The same, with every call made through this command, such as `nice`.
+    #[must_use]
+    pub fn through(mut self, command: &[&str]) -> Self {
+        self.through = command.iter().map(|&word| word.to_owned()).collect();
+        self
+    }
+
     /// The run directory all calls of [`run`](Self::run) use.
     pub fn dir(&self) -> PathBuf {
         self.workspace.path().join("r")
@@ -65,7 +74,14 @@ impl Gpulane {
 
     /// The command with these arguments, not started yet.
     pub fn command(&self, args: &[&str]) -> Command {
-        let mut command = Command::new(&self.binary);
+        let mut command = match self.through.split_first() {
+            Some((first, words)) => {
+                let mut command = Command::new(first);
+                command.args(words).arg(&self.binary);
+                command
+            }
+            None => Command::new(&self.binary),
+        };
         command.args(args).current_dir(self.workspace.path()).stdin(Stdio::null());
         for name in ["GPULANE_RUN", "GPULANE_JOB", "CUDA_VISIBLE_DEVICES", "OMP_NUM_THREADS", "NO_COLOR"] {
             command.env_remove(name);

@@ -1,5 +1,7 @@
 //! What was seen of processes at one moment. Owns the words for it; looking itself is the work of the other rooms.
 
+use std::fmt;
+
 use serde::Serialize;
 
 use crate::syscall::CLOCK;
@@ -88,17 +90,26 @@ pub struct Wait {
     pub inode: Option<u64>,
     /// It will end by itself: it has a time limit. `None`: unknown.
     pub timed: Option<bool>,
-    /// Who has the file lock it waits for: a living process that is not among those looked at.
+    /// Who has the file lock it waits for: one that is not among those looked at.
     pub holder: Option<Holder>,
 }
 
 /// A process that has what another waits for.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 pub struct Holder {
-    /// Its id.
-    pub pid: u32,
+    /// Its id; `None`: it cannot be seen from here.
+    pub pid: Option<u32>,
     /// Its name.
     pub name: String,
+}
+
+impl fmt::Display for Holder {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.pid {
+            Some(pid) => write!(to, "process {pid} ({})", self.name),
+            None => to.write_str("a process of another container or machine"),
+        }
+    }
 }
 
 /// A place in Python code.

@@ -77,10 +77,7 @@ fn wait_in_words(wait: &Wait) -> String {
         Some(false) => ", without a time limit",
         None => "",
     };
-    let holder = wait
-        .holder
-        .as_ref()
-        .map_or_else(String::new, |holder| format!(", held by process {} ({})", holder.pid, holder.name));
+    let holder = wait.holder.as_ref().map_or_else(String::new, |holder| format!(", held by {holder}"));
     format!("{}{on}{limit}{holder}", wait.call)
 }
 

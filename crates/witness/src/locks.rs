@@ -1,10 +1,13 @@
 //! Who holds the file locks that others wait for: `/proc/locks`, where those who wait stand below the one who holds, and
 //! `/proc/PID/fdinfo`, for a lock whose taker is gone while others keep the file open.
+//!
+//! Inside a container, `/proc/locks` leaves out locks whose taker is not there: gone, or outside; and with them who waits. Locks of
+//! file servers are waited for without being in it, too.
 
 use std::path::{Path, PathBuf};
 
 use crate::Holder;
-use crate::proc_files::{numbers_in, read, stat};
+use crate::proc_files::{folder_of, numbers_in, read, stat};
 
 /// All locks of this machine's files that the kernel shows.
 pub(crate) struct FileLocks {
@@ -23,17 +26,22 @@ struct Entry {
 }
 
 impl FileLocks {
-    pub(crate) fn read() -> Self {
-        Self::parse(&read(Path::new("/proc/locks")).unwrap_or_default())
+    /// `None` where the kernel does not show them.
+    pub(crate) fn read() -> Option<Self> {
+        Some(Self::parse(&read(Path::new("/proc/locks"))?))
     }
 
     fn parse(text: &str) -> Self {
         Self { entries: text.lines().filter_map(parse_line).collect() }
     }
 
-    /// The living process that holds what this one waits for. `None` if that is one of those looked at, or not to be found.
-    pub(crate) fn holder(&self, waiter: u32, looked_at: &[u32]) -> Option<Holder> {
-        let mut waits = self.entries.iter().filter(|entry| entry.waits && entry.pid == Some(waiter));
+    /// Who holds what this one waits for, with a call for this descriptor. `None` if that is one of those looked at, or gone.
+    pub(crate) fn holder(&self, waiter: u32, fd: Option<u32>, looked_at: &[u32]) -> Option<Holder> {
+        let mut waits =
+            self.entries.iter().filter(|entry| entry.waits && entry.pid == Some(waiter)).peekable();
+        if waits.peek().is_none() {
+            return unlisted(&target(waiter, fd?)?, looked_at);
+        }
         waits.find_map(|waits| {
             let held = self.entries.iter().find(|entry| !entry.waits && entry.number == waits.number)?;
             match held.pid {
@@ -54,28 +62,45 @@ fn parse_line(line: &str) -> Option<Entry> {
     Some(Entry { number: number.trim().to_owned(), waits, pid: pid.parse().ok(), file: file.to_owned() })
 }
 
-fn folder_of(pid: u32) -> PathBuf {
-    Path::new("/proc").join(pid.to_string())
-}
-
 fn alive(pid: u32) -> Option<Holder> {
     let stat = stat(&folder_of(pid)).filter(|stat| !matches!(stat.state, 'Z' | 'X'))?;
-    Some(Holder { pid, name: stat.name })
+    Some(Holder { pid: Some(pid), name: stat.name })
 }
 
 /// Who took the lock may be gone, as `flock 9` of a shell script is at once: it stays with the open file.
 fn keeper(file: &str, looked_at: &[u32]) -> Option<Holder> {
-    let mut others = numbers_in(Path::new("/proc")).into_iter().filter(|pid| !looked_at.contains(pid));
-    others.find_map(|pid| if keeps(pid, file) { alive(pid) } else { None })
+    outsider(looked_at, |_, entry| entry.file == file)
 }
 
-fn keeps(pid: u32, file: &str) -> bool {
-    let open = folder_of(pid).join("fdinfo");
-    numbers_in(&open).into_iter().any(|fd| {
+/// Who holds the lock of a file for which somebody waits who stands nowhere.
+fn unlisted(path: &Path, looked_at: &[u32]) -> Option<Holder> {
+    let same = |fd: &Path, _: &Entry| std::fs::read_link(fd).is_ok_and(|target| target == path);
+    if looked_at.iter().any(|pid| holds(*pid, same)) {
+        return None;
+    }
+    outsider(looked_at, same).or_else(|| Some(Holder::default()))
+}
+
+fn outsider(looked_at: &[u32], is_it: impl Fn(&Path, &Entry) -> bool) -> Option<Holder> {
+    let mut others = numbers_in(Path::new("/proc")).into_iter().filter(|pid| !looked_at.contains(pid));
+    others.find_map(|pid| if holds(pid, &is_it) { alive(pid) } else { None })
+}
+
+/// Whether it has a file open whose lock is held, and which is the one: by its link in `/proc` and what is said of the lock.
+fn holds(pid: u32, is_it: impl Fn(&Path, &Entry) -> bool) -> bool {
+    let folder = folder_of(pid);
+    numbers_in(&folder.join("fdinfo")).into_iter().any(|fd| {
         let held = |line: &str| line.strip_prefix("lock:").and_then(parse_line);
-        let info = read(&open.join(fd.to_string())).unwrap_or_default();
-        info.lines().filter_map(held).any(|entry| !entry.waits && entry.file == file)
+        let info = read(&folder.join("fdinfo").join(fd.to_string())).unwrap_or_default();
+        let link = folder.join("fd").join(fd.to_string());
+        info.lines().filter_map(held).any(|entry| !entry.waits && is_it(&link, &entry))
     })
+}
+
+/// What a descriptor stands for, if that has a path.
+fn target(pid: u32, fd: u32) -> Option<PathBuf> {
+    let link = folder_of(pid).join("fd").join(fd.to_string());
+    std::fs::read_link(link).ok().filter(|target| target.is_absolute())
 }
 
 #[cfg(test)]
@@ -96,14 +121,31 @@ mod tests {
     fn a_holder_that_lives_outside_is_named() {
         let me = std::process::id();
         for waiter in [4_000_000_001, 4_000_000_002] {
-            assert_eq!(locks().holder(waiter, &[waiter]).map(|holder| holder.pid), Some(me));
+            assert_eq!(locks().holder(waiter, None, &[waiter]).map(|holder| holder.pid), Some(Some(me)));
         }
-        assert_eq!(locks().holder(4_000_000_001, &[4_000_000_001, me]), None, "it is one of those looked at");
+        assert_eq!(
+            locks().holder(4_000_000_001, None, &[4_000_000_001, me]),
+            None,
+            "it is one of those looked at"
+        );
     }
 
     #[test]
     fn nobody_is_named_without_reason() {
-        assert_eq!(locks().holder(4_000_000_003, &[]), None, "nobody has such a file open");
-        assert_eq!(locks().holder(std::process::id(), &[]), None, "who holds does not wait");
+        assert_eq!(locks().holder(4_000_000_003, None, &[]), None, "nobody has such a file open");
+        assert_eq!(locks().holder(std::process::id(), None, &[]), None, "who holds does not wait");
+    }
+
+    #[test]
+    fn where_the_lock_is_not_listed_open_files_tell() {
+        use std::os::fd::AsRawFd;
+        let (none, me) = (FileLocks::parse(""), std::process::id());
+        let file = tempfile::NamedTempFile::new().unwrap();
+        let fd = u32::try_from(file.as_file().as_raw_fd()).ok();
+        assert_eq!(none.holder(me, fd, &[me]), Some(Holder::default()), "nobody that can be seen");
+        rustix::fs::flock(file.as_file(), rustix::fs::FlockOperation::LockExclusive).unwrap();
+        assert_eq!(none.holder(me, fd, &[]).and_then(|holder| holder.pid), Some(me));
+        assert_eq!(none.holder(me, fd, &[me]), None, "it is one of those looked at");
+        assert_eq!(none.holder(me, None, &[me]), None, "not known for what");
     }
 }

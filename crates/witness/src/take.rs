@@ -52,11 +52,12 @@ fn name_lock_holders(evidence: &mut Evidence, looked_at: &[u32]) {
     if waiting.peek().is_none() {
         return;
     }
-    let locks = FileLocks::read();
+    let Some(locks) = FileLocks::read() else { return };
     for process in waiting {
-        let holder = locks.holder(process.pid, looked_at);
         let threads = process.threads.iter_mut().filter(|thread| thread.waits_for_file_lock());
-        threads.filter_map(|thread| thread.wait.as_mut()).for_each(|wait| wait.holder.clone_from(&holder));
+        for wait in threads.filter_map(|thread| thread.wait.as_mut()) {
+            wait.holder = locks.holder(process.pid, wait.fd, looked_at);
+        }
     }
 }
 

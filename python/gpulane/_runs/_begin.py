@@ -31,7 +31,7 @@ def begin(argv: List[str], **how: Any) -> Child:
     child: Optional[Child] = None
     try:
         with interrupts_later():
-            child = Child(argv, leashed=True, **how)
+            child = Child(argv, **how)
         child.stirred.wait()
     except BaseException:
         if child is not None:

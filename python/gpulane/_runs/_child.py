@@ -3,8 +3,8 @@
 It has a session of its own: Ctrl-C and a notebook's interrupt go to whole process groups, and a second SIGINT tells
 gpulane to kill at once what the first one lets end in order. So signals reach it only through here.
 
-For the same reason it would outlive a Python that is killed. A leash keeps it from that: a shell that waits for a pipe
-to close, which it does however this process ends, and then asks gpulane to stop.
+For the same reason it would outlive a Python that is killed. A leash keeps it from that: a pipe that gpulane inherits
+and whose other end closes however this process ends. gpulane sees that and stops.
 """
 
 from __future__ import annotations
@@ -23,9 +23,6 @@ from ._binary import environment, not_startable
 
 __all__ = ["Child", "interrupts_later"]
 
-LEASH = 'read -r pid && { read -r word; test "$word" = done || kill -TERM "$pid"; }'
-"""Run by `sh`. No word but an end of file: whoever held the other end is gone."""
-
 AT_EXIT_S = 30.0
 """An interpreter that ends waits so long for a run to end in order; the leash sees to the rest."""
 
@@ -36,10 +33,9 @@ _living: weakref.WeakSet[Child] = weakref.WeakSet()
 
 
 class Child:
-    """A running `gpulane`. `leashed`: it ends with this process, however that ends."""
+    """A running `gpulane`. It ends with this process, however that ends."""
 
-    def __init__(self, argv: List[str], *, leashed: bool, stdin: Optional[IO[bytes]] = None) -> None:
-        self.leashed = leashed
+    def __init__(self, argv: List[str], *, stdin: Optional[IO[bytes]] = None) -> None:
         self.code: Optional[int] = None
         """How it exited, once `ended` is set; negative: by that signal."""
         self.said = ""
@@ -49,13 +45,13 @@ class Child:
         self.stirred = threading.Event()
         """It has begun, or ended without."""
         self.ended = threading.Event()
-        # First, so that there is next to no time in which the child is not on it.
-        self._leash = _Leash() if leashed else None
         # A file, not a pipe: nobody has to read it while it is written.
         self._stderr = tempfile.TemporaryFile(prefix="gpulane-")
+        self._leash = _Leash()
         try:
             self._process = subprocess.Popen(
-                argv,
+                [argv[0], f"--leash={self._leash.held}", *argv[1:]],
+                pass_fds=[self._leash.held],
                 stdin=subprocess.DEVNULL if stdin is None else stdin,
                 stdout=subprocess.PIPE,
                 stderr=self._stderr,
@@ -63,13 +59,13 @@ class Child:
                 env=environment(),
             )
         except BaseException as error:
-            self.let_go()
+            self._leash.untie()
             self._stderr.close()
             if isinstance(error, OSError):
                 raise not_startable(argv, error) from None
             raise
-        if self._leash is not None:
-            self._leash.tie(self._process.pid)
+        finally:
+            self._leash.hand_over()
         _living.add(self)
         threading.Thread(target=self._listen, name="gpulane", daemon=True).start()
 
@@ -91,12 +87,6 @@ class Child:
                 self.signal(signal.SIGINT)
         self.ended.wait(AT_EXIT_S)
 
-    def let_go(self) -> None:
-        """Takes it off its leash."""
-        if self._leash is not None:
-            self._leash.untie()
-            self._leash = None
-
     def _listen(self) -> None:
         """The thread of this child. What it prints says only that it has begun: the journal has the events."""
         stdout = self._process.stdout
@@ -111,43 +101,22 @@ class Child:
             self.said = file.read().decode(errors="replace").strip()
         self.ended.set()
         self.stirred.set()
-        self.let_go()
+        self._leash.untie()
 
 
 class _Leash:
-    """Asks a process to stop when this one has ended, unless untied before."""
+    """A pipe: one end for the child, which stops when the other one, which is ours, is closed."""
 
     def __init__(self) -> None:
-        waits, self._end = os.pipe()
+        self.held, self._end = os.pipe()
         _held.add(self._end)
-        try:
-            self._shell = subprocess.Popen(
-                ["/bin/sh", "-c", LEASH, "gpulane-leash"],
-                stdin=waits,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,
-                cwd="/",
-            )
-        except BaseException:
-            self._close()
-            raise
-        finally:
-            os.close(waits)
 
-    def tie(self, pid: int) -> None:
-        self._write(f"{pid}\n")
+    def hand_over(self) -> None:
+        """The child has its end, or never will."""
+        os.close(self.held)
 
     def untie(self) -> None:
-        self._write("done\n")
-        self._close()
-        self._shell.wait()
-
-    def _write(self, line: str) -> None:
-        with contextlib.suppress(OSError):  # Somebody killed the shell: then there is no leash.
-            os.write(self._end, line.encode())
-
-    def _close(self) -> None:
+        """The child has ended, so nobody holds the other end."""
         _held.discard(self._end)
         os.close(self._end)
 
@@ -182,7 +151,7 @@ def _forget_leashes() -> None:
 
 def _end_all() -> None:
     """The interpreter ends, and with it what it runs."""
-    mine = [child for child in _living if child.leashed and not child.ended.is_set()]
+    mine = [child for child in _living if not child.ended.is_set()]
     for child in mine:
         child.signal(signal.SIGTERM)
     for child in mine:

@@ -281,7 +281,7 @@ class Run:
             return mine, True
         if not is_live(self.path):
             return None, False
-        return Child([binary(), "watch", "--json", str(self.path)], leashed=True), False
+        return Child([binary(), "watch", "--json", str(self.path)]), False
 
     def _stop(self, child: Child, view: View) -> None:
         self._stopping = True

@@ -39,6 +39,10 @@ pub(crate) fn main() -> ExitCode {
             return if error.use_stderr() { ExitCode::BadInput } else { ExitCode::Success };
         }
     };
+    if let Some(Err(error)) = cli.leash.map(gpulane_runtime::hold_leash) {
+        say::error(format!("--leash: {error}"));
+        return ExitCode::BadInput;
+    }
     match cli.command {
         Command::Run(args) => run::run(&args),
         Command::Map(args) => map::map(&args),

@@ -13,16 +13,15 @@ pub(crate) fn inherit(fd: impl AsFd) -> io::Result<()> {
     Ok(fcntl_setfd(&fd, flags - FdFlags::CLOEXEC)?)
 }
 
-/// Takes a descriptor named in the orders; what we start will not inherit it.
+/// Takes a descriptor that who started us has named; what we start will not inherit it.
 pub(crate) fn adopt(fd: RawFd) -> io::Result<OwnedFd> {
-    if fd <= 2 {
-        return Err(io::Error::other("the orders name a descriptor that cannot be ours"));
+    // SAFETY: a plain system call that changes flags only.
+    if fd <= 2 || unsafe { libc::fcntl(fd, libc::F_SETFD, libc::FD_CLOEXEC) } < 0 {
+        return Err(io::Error::other(format!("no descriptor {fd} was left open for us")));
     }
-    // SAFETY: the number comes from the process that started us and left exactly this descriptor open for us;
-    // each is adopted once.
-    let owned = unsafe { OwnedFd::from_raw_fd(fd) };
-    fcntl_setfd(&owned, FdFlags::CLOEXEC)?;
-    Ok(owned)
+    // SAFETY: it is open, and the number comes from the process that started us and left exactly this descriptor open
+    // for us; each is adopted once.
+    Ok(unsafe { OwnedFd::from_raw_fd(fd) })
 }
 
 /// Keeps every descriptor but stdio from the processes we start, also those a shell left open for us.

@@ -64,6 +64,21 @@ impl Signals {
     }
 }
 
+/// A thread that no signal is delivered to, whatever the others block or will block.
+pub(crate) fn deaf_thread(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
+    let (mut all, mut before) = (std::mem::MaybeUninit::uninit(), std::mem::MaybeUninit::uninit());
+    // SAFETY: sigfillset initialises the one set before it is read, pthread_sigmask the other.
+    unsafe {
+        libc::sigfillset(all.as_mut_ptr());
+        libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
+    }
+    // It begins with the mask of who starts it: so there is no moment in which it could be hit.
+    let started = std::thread::Builder::new().name(name.to_owned()).spawn(work);
+    // SAFETY: initialised above.
+    unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, before.as_ptr(), std::ptr::null_mut()) };
+    started.map(drop)
+}
+
 impl AsFd for Signals {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.fd.as_fd()

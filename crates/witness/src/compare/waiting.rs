@@ -49,7 +49,7 @@ fn is_about_a_file(thread: &ThreadEvidence) -> bool {
 /// Parallel jobs wait like this for each other's builds and downloads.
 fn for_file_lock(thread: &ThreadEvidence) -> Option<String> {
     let holder = thread.wait.as_ref()?.holder.as_ref()?;
-    Some(format!("waits for a file lock that process {} ({}) holds", holder.pid, holder.name))
+    Some(format!("waits for a file lock that {holder} holds"))
 }
 
 /// The same, by a file that is there or not: who made it cannot be seen.

@@ -235,9 +235,13 @@ pub(crate) fn file_lock(scene: &Scene) -> Option<Finding> {
     let file =
         here.thread.wait.as_ref().and_then(|wait| wait.on.clone()).unwrap_or_else(|| "a file".to_owned());
     if let Some(holder) = here.thread.wait.as_ref().and_then(|wait| wait.holder.as_ref()) {
+        let look = match holder.pid {
+            Some(pid) => format!("look what it does with `gpulane doctor {pid}`"),
+            None => format!("ask on the host, or on the machine whose files these are: `fuser -v {file}`"),
+        };
         return Finding::new(
-            format!("process {} ({}) holds the lock of {file}", holder.pid, holder.name),
-            format!("look what it does with `gpulane doctor {}`; the wait ends when it does", holder.pid),
+            format!("{holder} holds the lock of {file}"),
+            format!("{look}; the wait ends when it does"),
         );
     }
     Finding::new(

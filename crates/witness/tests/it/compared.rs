@@ -161,7 +161,7 @@ fn cpu_time_counts_from_half_a_percent() {
 fn who_waits_for_anothers_file_lock_waits() {
     let mut waiting = beside("flock", false, &["build.py:7 lock"]);
     assert_eq!(compare(&waiting, &waiting), Change::Frozen, "nobody outside holds it");
-    let holder = Some(Holder { pid: 77, name: "ninja".to_owned() });
+    let holder = Some(Holder { pid: Some(77), name: "ninja".to_owned() });
     waiting.processes[0].threads[1].wait.as_mut().unwrap().holder = holder;
     assert_eq!(
         compare(&waiting, &waiting),

@@ -160,7 +160,7 @@ fn who_waits_for_a_file_lock_of_another_process_waits() {
             there && matches!(change, Change::Sleeping(_))
         });
         let held_by = evidence.processes[0].threads[0].wait.as_ref().unwrap().holder.as_ref().unwrap();
-        assert_eq!(held_by.pid, holder.pid(), "{taken_by}");
+        assert_eq!(held_by.pid, Some(holder.pid()), "{taken_by}");
         let stuck = diagnose(&evidence, &Surroundings { main: waiter.pid(), ..Surroundings::default() });
         assert!(stuck.cause.unwrap().contains(&format!("process {} (python", holder.pid())));
     }
