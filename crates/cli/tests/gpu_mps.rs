@@ -3,37 +3,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // a test fails by panicking
 
-use std::os::unix::fs::PermissionsExt;
-
 use gpulane_testkit::{FakeNvml, Gpulane, Live, processes, wait_until};
 use rustix::process::Signal;
 
-/// Ready once its socket is there; has a server; ends when told.
-const DAEMON: &str = r#"#!/bin/sh
-cd "$CUDA_MPS_PIPE_DIRECTORY" || exit 1
-if [ "$1" = -f ]; then
-    sleep 5903 & server=$!
-    : > control
-    while [ ! -e told ]; do sleep 0.01; done
-    kill $server
-else
-    read word; [ "$word" = quit ] && : > told
-fi
-"#;
-
 fn on_one_gpu() -> (FakeNvml, Gpulane) {
-    let nvml = FakeNvml::new(&["24GiB"]);
-    let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane")).with(nvml.env());
-    let daemon = gpulane.workspace.file("bin/nvidia-cuda-mps-control", DAEMON);
-    std::fs::set_permissions(daemon, std::fs::Permissions::from_mode(0o755)).unwrap();
-    let bin = gpulane.workspace.path().join("bin");
-    let path = format!("{}:{}", bin.display(), std::env::var("PATH").unwrap());
-    let runtime = gpulane.workspace.path().join("runtime");
-    std::fs::create_dir(&runtime).unwrap();
-    std::fs::set_permissions(&runtime, std::fs::Permissions::from_mode(0o700)).unwrap();
-    let runtime = runtime.display().to_string();
-    let gpulane = gpulane.with([("PATH".to_owned(), path), ("XDG_RUNTIME_DIR".to_owned(), runtime)]);
-    (nvml, gpulane)
+    let (nvml, gpulane) = Gpulane::on(env!("CARGO_BIN_EXE_gpulane"), &["24GiB"]);
+    (nvml, gpulane.with_mps())
 }
 
 fn plan(script: &str, jobs: u32) -> String {

@@ -108,6 +108,9 @@ fn an_interrupted_map_goes_on_where_it_was() {
     let all = interrupted(&gpulane, SLOW);
     let before = gpulane.rows().len();
     assert!(before > 0 && before < all.len(), "{before} of {}", all.len());
+    let status = gpulane.call(&["status", "r"]).stdout;
+    assert!(status.contains(&format!("{before} of 2,000 items have results")), "{status}");
+    assert!(status.ends_with("To go on: gpulane resume r\n"), "{status}");
     let finished = gpulane.call(&["resume", "r"]);
     assert_eq!(finished.code, 0, "{finished:?}");
     assert_once(&gpulane.rows(), &all);

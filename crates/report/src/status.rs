@@ -288,7 +288,12 @@ fn next(of: &Snapshot<'_>, palette: Palette) -> String {
         Phase::Failed => ("try what failed again", again(of.state, &run)),
         Phase::Succeeded => return String::new(),
         _ if phase.can_resume() => (
-            if to_do > 0 { &*format!("go on with the {} left", jobs(to_do)) } else { "go on" },
+            // What a map has left is told in items, above.
+            if to_do > 0 && !is_lone(of.plan) {
+                &*format!("go on with the {} left", jobs(to_do))
+            } else {
+                "go on"
+            },
             format!("gpulane resume {run}"),
         ),
         _ => return String::new(),

@@ -4,6 +4,7 @@
 // A test kit panics where a test fails, and prints for who runs it.
 #![allow(clippy::missing_panics_doc, clippy::expect_used, clippy::print_stdout)]
 
+mod fake_mps;
 mod fake_nvml;
 mod machine;
 mod maps;

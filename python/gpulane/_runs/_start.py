@@ -38,6 +38,8 @@ __all__ = ["map", "run"]
 
 AnyPath = Union[str, "os.PathLike[str]"]
 
+STDIN = "/dev/stdin"
+
 RUN_FLAGS = ("headroom", "foreign", "on")
 """Options of a run as a whole; all others are keys of the stage that `command` or `entry` makes."""
 
@@ -134,12 +136,12 @@ def run(
             "give a plan, a command or an entry: run('sweep.toml'), run(command=['python', 'train.py']), "
             "run(entry='train.py:main')"
         )
-    with _Stdin() as stdin:
+    with _Stdin() as stdin, _named():
         if isinstance(given, Mapping):
             text = toml(given)
             stdin.write(text)
             name = name or name_in(text) or "run"
-            file = "/dev/stdin"
+            file = STDIN
         else:
             file = os.fspath(given)
         settings = {"gpus": _gpus(gpus), "lanes": lanes, "name": name, "wait": wait_for, **general}
@@ -238,6 +240,17 @@ def map(
             return None
         begun = start(argv, Path(out), quiet=quiet, stdin=stdin.file)
         return begun.wait() if wait else begun
+
+
+@contextlib.contextmanager
+def _named() -> Iterator[None]:
+    """The place of a mistake in a plan that is no file."""
+    try:
+        yield
+    except GpulaneError as error:
+        if STDIN not in str(error):
+            raise
+        raise type(error)(str(error).replace(STDIN, "the plan, written as TOML")) from None
 
 
 class _Stdin:

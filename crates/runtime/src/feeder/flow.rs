@@ -202,7 +202,7 @@ impl Hub {
         let decoders =
             if threads == 1 { "1 thread decodes".to_owned() } else { format!("{threads} threads decode") };
         self.telling.note(format!(
-            "{decoders} `{decode}`{finish} into a ring of {} slots × {} = {}; the model is on {}",
+            "{decoders} `{decode}`{finish} into a ring of {} slots of at most {}, {} in all; the model is on {}",
             geometry.slots,
             Bytes(geometry.slot_bytes),
             Bytes(geometry.bytes()),
