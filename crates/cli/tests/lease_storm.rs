@@ -3,6 +3,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // a test fails by panicking
 
+use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -42,16 +43,17 @@ fn is_live(run: &Path) -> bool {
 /// Kills an engine or a guardian of one of our runs.
 fn kill_one(random: &mut Random, root: &Path) -> bool {
     let orders = format!("\"dir\":\"{}", root.display());
-    let insiders: Vec<i32> = processes()
-        .into_iter()
-        .filter(|seen| seen.command == "gpulane-engine" || seen.command == "lane-guardian")
-        .filter(|seen| seen.mentions(&orders))
-        .map(|seen| seen.pid)
-        .collect();
+    let mut insiders = processes();
+    insiders.retain(|seen| seen.command == "gpulane-engine" || seen.command == "lane-guardian");
+    insiders.retain(|seen| seen.mentions(&orders));
+    // A job looks like its engine until it has become its program. To kill it is no matter of ours: it would have failed.
+    let engines: HashSet<i32> =
+        insiders.iter().filter(|seen| seen.command == "gpulane-engine").map(|seen| seen.pid).collect();
+    insiders.retain(|seen| !engines.contains(&seen.parent));
     if insiders.is_empty() {
         return false;
     }
-    let pid = Pid::from_raw(insiders[random.below(insiders.len())]).unwrap();
+    let pid = Pid::from_raw(insiders[random.below(insiders.len())].pid).unwrap();
     kill_process(pid, Signal::KILL).is_ok()
 }
 
