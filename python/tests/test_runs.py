@@ -269,16 +269,25 @@ SCRIPT = """
     signal.signal(signal.SIGINT, signal.default_int_handler)  # Tests in the background inherit that it is ignored.
     sys.path.insert(0, {package!r})
     from gpulane._runs import run
+    {before}
     begun = run(command={command!r}, sets={{"n": [0]}}, gpus="none", run_dir="killed", wait=False, quiet=True)
     {then}
 """
 
 
+def lives(pid: int) -> bool:
+    """Where nobody waits for orphans, they stay when they have ended."""
+    try:
+        return ") Z " not in Path(f"/proc/{pid}/stat").read_text()
+    except OSError:
+        return False
+
+
 class OtherEnds(WithGpulane):
     """The Python that started a run ends, in one way or another."""
 
-    def python(self, then: str, command: object = SLEEPER) -> subprocess.Popen[bytes]:
-        text = textwrap.dedent(SCRIPT).format(package=str(ROOT / "python"), command=command, then=then)
+    def python(self, then: str, command: object = SLEEPER, before: str = "") -> subprocess.Popen[bytes]:
+        text = textwrap.dedent(SCRIPT).format(package=str(ROOT / "python"), command=command, then=then, before=before)
         started = subprocess.Popen([sys.executable, "-c", text], stderr=subprocess.PIPE)
         self.addCleanup(started.stderr.close)  # type: ignore[union-attr]
         self.addCleanup(started.wait)
@@ -309,21 +318,34 @@ class OtherEnds(WithGpulane):
 
     def test_killed_right_after_it_has_started_gpulane(self) -> None:
         text = f"""
-            import os, subprocess, sys
+            import os, signal, subprocess, sys
             sys.path.insert(0, {str(ROOT / "python")!r})
             class Popen(subprocess.Popen):
                 def __init__(self, *given, **named):
                     super().__init__(*given, **named)
                     open("begun", "w").write(str(self.pid))
                     os.kill(os.getpid(), 9)
+            signal.signal(signal.SIGTERM, getattr(signal, sys.argv[1]))
             subprocess.Popen = Popen
             from gpulane._runs import run
-            run(command={SLEEPER!r}, sets={{"n": [0]}}, gpus="none", run_dir="killed", quiet=True)
+            run(command={SLEEPER!r}, sets={{"n": [0]}}, gpus="none", run_dir="killed-" + sys.argv[1], quiet=True)
         """
-        killed = subprocess.run([sys.executable, "-c", textwrap.dedent(text)])
-        self.assertEqual(killed.returncode, -signal.SIGKILL)
-        gpulane = int((self.folder / "begun").read_text())
-        until(lambda: not Path(f"/proc/{gpulane}").exists(), "gpulane has ended")
+        for what_signals_do in ("SIG_DFL", "SIG_IGN"):
+            killed = subprocess.run([sys.executable, "-c", textwrap.dedent(text), what_signals_do])
+            self.assertEqual(killed.returncode, -signal.SIGKILL)
+            gpulane = int((self.folder / "begun").read_text())
+            until(lambda: not lives(gpulane), "gpulane has ended")  # noqa: B023
+            until(lambda: not processes(self.folder), "nothing is left")
+
+    def test_killed_where_signals_are_ignored(self) -> None:
+        started = self.python("begun.wait()", before="signal.signal(signal.SIGTERM, signal.SIG_IGN)")
+        started.kill()
+        self.gone()
+
+    def test_a_gpulane_that_nobody_can_listen_to_is_ended(self) -> None:
+        with mock.patch("threading.Thread.start", side_effect=RuntimeError("can't start new thread")):
+            with self.assertRaisesRegex(RuntimeError, "new thread"):
+                run(command=SLEEPER, sets={"n": [0]}, gpus="none", run_dir="killed", quiet=True)
         until(lambda: not processes(self.folder), "nothing is left")
 
     def test_interrupted_it_says_how_to_go_on(self) -> None:
@@ -352,7 +374,7 @@ class OtherEnds(WithGpulane):
 class Terminals(WithGpulane):
     def test_ctrl_c_is_shown_and_ends_everything(self) -> None:
         then = "begun._quiet = False; begun.wait()"
-        text = textwrap.dedent(SCRIPT).format(package=str(ROOT / "python"), command=SLEEPER, then=then)
+        text = textwrap.dedent(SCRIPT).format(package=str(ROOT / "python"), command=SLEEPER, then=then, before="")
         pid, terminal = pty.fork()
         if pid == 0:
             os.execv(sys.executable, [sys.executable, "-c", text])

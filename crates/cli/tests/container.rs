@@ -2,6 +2,10 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // a test fails by panicking
 
+use std::io::{BufRead, BufReader};
+use std::os::fd::AsRawFd;
+use std::process::{Child, Command, Stdio};
+
 use gpulane_testkit::{Gpulane, processes, skip, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -63,5 +67,72 @@ fn standbys_serve() {
     assert_eq!(finished.code, 0, "{}", finished.stderr);
     let warm = gpulane.events_of("job_started").iter().filter(|event| event["warm"] == true).count();
     assert!(warm > 0, "{:?}", gpulane.events());
+    gpulane.assert_nothing_left();
+}
+
+/// Takes a lock of the file by one of several ways, which are asked for in the container and outside of it.
+const LOCK: &str = r"
+import fcntl, struct, sys
+way, file = sys.argv[1], open(sys.argv[2], 'a+b')
+def take():
+    if way == 'flock': fcntl.flock(file, fcntl.LOCK_EX)
+    if way == 'open': fcntl.fcntl(file, 38, struct.pack('hhqqi4x', fcntl.F_WRLCK, 0, 0, 0, 0))
+    if way == 'shared': fcntl.lockf(file, fcntl.LOCK_SH)
+    if way == 'part': fcntl.lockf(file, fcntl.LOCK_EX, 10, 100)
+def take_too():
+    if way == 'shared': fcntl.lockf(file, fcntl.LOCK_SH); fcntl.lockf(file, fcntl.LOCK_EX)
+    if way == 'part': fcntl.lockf(file, fcntl.LOCK_EX, 10, 0)
+    take()
+";
+
+#[test]
+fn who_waits_for_a_lock_that_is_held_outside_is_left_alone() {
+    let Some(gpulane) = contained("locks held outside of a container") else { return };
+    let workspace = &gpulane.workspace;
+    workspace.file("hold.py", &format!("{LOCK}take()\nprint('held', flush=True)\nsys.stdin.read()\n"));
+    workspace.file("wait.py", &format!("{LOCK}take_too()\n"));
+    // Each ends when we let go of its stdin.
+    let hold = |way: &&str| {
+        let mut command = Command::new("python3");
+        command.args(["hold.py", way, way]).current_dir(workspace.path());
+        let mut child = command.stdin(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+        let mut line = String::new();
+        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
+        assert_eq!(line, "held\n", "{way}");
+        child
+    };
+    let ways = ["flock", "open", "shared", "part"];
+    let holders: Vec<Child> = ways.iter().map(hold).collect();
+    let plan = format!(
+        "[[stage]]\nname = \"s\"\ngrace = \"1s\"\nhang = {{ after = \"1s\", action = \"fail\" }}\n\
+         command = [\"python3\", \"wait.py\", \"{{way}}\", \"{{way}}\"]\n[stage.matrix]\nway = {ways:?}\n"
+    );
+    let live = gpulane.start(&plan, "sim:4x1GiB");
+    let told = gpulane.wait_for_events("hang_suspected", ways.len());
+    for mut holder in holders {
+        drop(holder.stdin.take());
+        holder.wait().unwrap();
+    }
+    let finished = live.wait();
+    assert_eq!(finished.code, 0, "{}", finished.stderr);
+    for event in told {
+        assert_eq!(event["frozen"], false, "{event}");
+        let evidence = event["evidence"].as_str().unwrap();
+        assert!(evidence.starts_with("waiting for the lock of a file"), "{event}");
+    }
+}
+
+/// The kernel keeps signals from the first process of a container that it does not listen to.
+#[test]
+fn a_leash_that_is_let_go_at_once_is_noticed() {
+    let Some(gpulane) = contained("a leash in a container") else { return };
+    gpulane.workspace.file("plan.toml", "[[stage]]\nname = \"s\"\ncommand = [\"sleep\", \"6714\"]\n");
+    let (end, ours) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
+    rustix::io::fcntl_setfd(&end, rustix::io::FdFlags::empty()).unwrap();
+    let leash = format!("--leash={}", end.as_raw_fd());
+    let mut command = gpulane.command(&[&leash, "run", "plan.toml", "--gpus", "none", "--run-dir", "r"]);
+    let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+    drop(ours);
+    assert_eq!(child.wait().unwrap().code(), Some(143));
     gpulane.assert_nothing_left();
 }

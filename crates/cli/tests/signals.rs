@@ -227,15 +227,13 @@ fn an_interrupted_run_goes_on_where_it_was() {
 fn a_leash_that_is_let_go_ends_gently() {
     let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
     gpulane.workspace.file("plan.toml", FOREVER);
+    // Whoever else is started in this moment inherits the end that does not matter.
     let (end, ours) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
-    // A copy that crosses exec, and that nobody else's start can take along: the number is told to this command alone.
-    let told = rustix::io::fcntl_dupfd_cloexec(&end, 100).unwrap();
-    rustix::io::fcntl_setfd(&told, rustix::io::FdFlags::empty()).unwrap();
-    let leash = format!("--leash={}", std::os::fd::AsRawFd::as_raw_fd(&told));
+    rustix::io::fcntl_setfd(&end, rustix::io::FdFlags::empty()).unwrap();
+    let leash = format!("--leash={}", std::os::fd::AsRawFd::as_raw_fd(&end));
     let mut command =
         gpulane.command(&[&leash, "run", "plan.toml", "--gpus", "sim:2x1GiB", "--run-dir", "r"]);
     let mut child = command.stderr(std::process::Stdio::null()).spawn().unwrap();
-    drop(told);
     gpulane.wait_for_events("job_started", 2);
     assert_eq!(child.try_wait().unwrap(), None, "it lives while the other end is held");
     drop(ours);

@@ -18,6 +18,7 @@ use rustix::fs::MemfdFlags;
 use rustix::process::{Pid, PidfdFlags, pidfd_open};
 use serde::{Deserialize, Serialize};
 
+use crate::leash::signals_are_heard;
 use crate::orders::{Orders, StartRequest};
 use crate::process::descriptors::inherit;
 use crate::process::signals::Signals;
@@ -109,6 +110,7 @@ impl Front {
     /// Starts the engine on `dir`, whose lock is handed over.
     pub fn launch(dir: &RunDir, lock: &RunLock, request: StartRequest) -> io::Result<Self> {
         let signals = Signals::listen(&signals_for_us())?;
+        signals_are_heard();
         let (link, engine_link) = UnixStream::pair()?;
         link.set_nonblocking(true)?;
         let durable: File = rustix::fs::memfd_create("gpulane-durable", MemfdFlags::CLOEXEC)?.into();

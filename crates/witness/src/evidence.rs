@@ -107,7 +107,7 @@ impl fmt::Display for Holder {
     fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self.pid {
             Some(pid) => write!(to, "process {pid} ({})", self.name),
-            None => to.write_str("a process of another container or machine"),
+            None => to.write_str("a process that cannot be seen from here"),
         }
     }
 }

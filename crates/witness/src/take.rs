@@ -52,11 +52,11 @@ fn name_lock_holders(evidence: &mut Evidence, looked_at: &[u32]) {
     if waiting.peek().is_none() {
         return;
     }
-    let Some(locks) = FileLocks::read() else { return };
+    let locks = FileLocks::read();
     for process in waiting {
         let threads = process.threads.iter_mut().filter(|thread| thread.waits_for_file_lock());
         for wait in threads.filter_map(|thread| thread.wait.as_mut()) {
-            wait.holder = locks.holder(process.pid, wait.fd, looked_at);
+            wait.holder = locks.holder(process.pid, wait, looked_at);
         }
     }
 }

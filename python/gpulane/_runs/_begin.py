@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from typing import IO, Any, Callable, Dict, List, Mapping, Optional, Tuple, Type, Union
 
@@ -9,7 +10,10 @@ from ._binary import environment, not_startable
 from ._child import Child, interrupts_later
 from ._errors import GpulaneError, PlanError, ResourcesMissing
 
-__all__ = ["ask", "begin", "flags", "refusal", "refuse", "stopped", "tell"]
+__all__ = ["STDIN", "ask", "begin", "flags", "refusal", "refuse", "stopped", "tell"]
+
+STDIN = "/dev/stdin"
+"""The file of a plan that is given as a dict."""
 
 
 def flags(options: Mapping[str, Any]) -> List[str]:
@@ -69,6 +73,8 @@ def refuse(child: Child, here: Optional[Callable[[str], str]] = None) -> None:
 def refusal(code: Optional[int], said: str) -> GpulaneError:
     """What the program said, as the error that its exit code stands for."""
     kinds: Dict[Optional[int], Type[GpulaneError]] = {2: PlanError, 5: ResourcesMissing}
+    # A mistake's place: it is in no file, and in nobody's input.
+    said = re.sub(rf"^( *--> ){STDIN}:", r"\1the plan, written as TOML:", said, flags=re.MULTILINE)
     return kinds.get(code, GpulaneError)(said or f"gpulane ended with {code} and said nothing")
 
 

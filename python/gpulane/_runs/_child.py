@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import fcntl
 import os
 import signal
 import subprocess
@@ -26,8 +27,11 @@ __all__ = ["Child", "interrupts_later"]
 AT_EXIT_S = 30.0
 """An interpreter that ends waits so long for a run to end in order; the leash sees to the rest."""
 
-_held: Set[int] = set()
-"""The ends of leashes this process holds. A fork must not: it would hold them beyond our end."""
+_ours: Set[int] = set()
+"""Our ends of leashes. A fork must not have them: it would hold them beyond our end."""
+
+_tying = threading.RLock()
+"""Held while a leash is made, so that no fork gets an end that is not in the list yet."""
 
 _living: weakref.WeakSet[Child] = weakref.WeakSet()
 
@@ -48,26 +52,30 @@ class Child:
         # A file, not a pipe: nobody has to read it while it is written.
         self._stderr = tempfile.TemporaryFile(prefix="gpulane-")
         self._leash = _Leash()
+        started = None
         try:
-            self._process = subprocess.Popen(
-                [argv[0], f"--leash={self._leash.held}", *argv[1:]],
-                pass_fds=[self._leash.held],
+            self._process = started = subprocess.Popen(
+                [argv[0], f"--leash={self._leash.theirs}", *argv[1:]],
+                pass_fds=[self._leash.theirs],
                 stdin=subprocess.DEVNULL if stdin is None else stdin,
                 stdout=subprocess.PIPE,
                 stderr=self._stderr,
                 start_new_session=True,
                 env=environment(),
             )
+            threading.Thread(target=self._listen, name="gpulane", daemon=True).start()
+            _living.add(self)
         except BaseException as error:
-            self._leash.untie()
+            self._leash.let_go()
             self._stderr.close()
+            if started is not None:  # No thread could be had for it.
+                with started:
+                    started.kill()
             if isinstance(error, OSError):
                 raise not_startable(argv, error) from None
             raise
         finally:
             self._leash.hand_over()
-        _living.add(self)
-        threading.Thread(target=self._listen, name="gpulane", daemon=True).start()
 
     def signal(self, number: int) -> None:
         """Sends it a signal, unless it has ended."""
@@ -101,24 +109,29 @@ class Child:
             self.said = file.read().decode(errors="replace").strip()
         self.ended.set()
         self.stirred.set()
-        self._leash.untie()
+        self._leash.let_go()
 
 
 class _Leash:
-    """A pipe: one end for the child, which stops when the other one, which is ours, is closed."""
+    """A pipe: one end for the child, which ends when the other one, which is ours, is closed."""
 
     def __init__(self) -> None:
-        self.held, self._end = os.pipe()
-        _held.add(self._end)
+        with _tying:
+            low, self._ours = os.pipe()
+            _ours.add(self._ours)
+        # Without stdin, stdout and stderr here, it might stand where the child's own are put.
+        self.theirs = fcntl.fcntl(low, fcntl.F_DUPFD_CLOEXEC, 3)
+        os.close(low)
 
     def hand_over(self) -> None:
         """The child has its end, or never will."""
-        os.close(self.held)
+        os.close(self.theirs)
 
-    def untie(self) -> None:
-        """The child has ended, so nobody holds the other end."""
-        _held.discard(self._end)
-        os.close(self._end)
+    def let_go(self) -> None:
+        """Ends the child, if it has not ended."""
+        with _tying:
+            _ours.discard(self._ours)
+            os.close(self._ours)
 
 
 @contextlib.contextmanager
@@ -142,11 +155,12 @@ def interrupts_later() -> Iterator[None]:
 
 def _forget_leashes() -> None:
     """In a forked child."""
-    for end in list(_held):
+    for end in list(_ours):
         with contextlib.suppress(OSError):
             os.close(end)
-    _held.clear()
+    _ours.clear()
     _living.clear()
+    _tying.release()
 
 
 def _end_all() -> None:
@@ -158,5 +172,5 @@ def _end_all() -> None:
         child.ended.wait(AT_EXIT_S)
 
 
-os.register_at_fork(after_in_child=_forget_leashes)
+os.register_at_fork(before=_tying.acquire, after_in_parent=_tying.release, after_in_child=_forget_leashes)
 atexit.register(_end_all)

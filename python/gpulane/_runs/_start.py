@@ -27,7 +27,7 @@ from typing import (
 )
 
 from ._arguments import Arguments, words_of
-from ._begin import flags, tell
+from ._begin import STDIN, flags, tell
 from ._binary import binary
 from ._errors import GpulaneError, PlanError
 from ._run import Run, start
@@ -37,8 +37,6 @@ from ._toml import name_in, toml
 __all__ = ["map", "run"]
 
 AnyPath = Union[str, "os.PathLike[str]"]
-
-STDIN = "/dev/stdin"
 
 RUN_FLAGS = ("headroom", "foreign", "on")
 """Options of a run as a whole; all others are keys of the stage that `command` or `entry` makes."""
@@ -136,7 +134,7 @@ def run(
             "give a plan, a command or an entry: run('sweep.toml'), run(command=['python', 'train.py']), "
             "run(entry='train.py:main')"
         )
-    with _Stdin() as stdin, _named():
+    with _Stdin() as stdin:
         if isinstance(given, Mapping):
             text = toml(given)
             stdin.write(text)
@@ -240,17 +238,6 @@ def map(
             return None
         begun = start(argv, Path(out), quiet=quiet, stdin=stdin.file)
         return begun.wait() if wait else begun
-
-
-@contextlib.contextmanager
-def _named() -> Iterator[None]:
-    """The place of a mistake in a plan that is no file."""
-    try:
-        yield
-    except GpulaneError as error:
-        if STDIN not in str(error):
-            raise
-        raise type(error)(str(error).replace(STDIN, "the plan, written as TOML")) from None
 
 
 class _Stdin:

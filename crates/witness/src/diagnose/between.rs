@@ -237,11 +237,11 @@ pub(crate) fn file_lock(scene: &Scene) -> Option<Finding> {
     if let Some(holder) = here.thread.wait.as_ref().and_then(|wait| wait.holder.as_ref()) {
         let look = match holder.pid {
             Some(pid) => format!("look what it does with `gpulane doctor {pid}`"),
-            None => format!("ask on the host, or on the machine whose files these are: `fuser -v {file}`"),
+            None => "it is another user's, or of another container or machine".to_owned(),
         };
         return Finding::new(
             format!("{holder} holds the lock of {file}"),
-            format!("{look}; the wait ends when it does"),
+            format!("{look}; the wait ends when it lets go"),
         );
     }
     Finding::new(
