@@ -6,22 +6,13 @@ use std::io::{BufRead, BufReader};
 use std::os::fd::AsRawFd;
 use std::process::{Child, Command, Stdio};
 
-use gpulane_testkit::{Gpulane, processes, skip, wait_for};
+use gpulane_testkit::{Gpulane, processes, wait_for};
 use rustix::process::{Pid, Signal, kill_process};
 
-const ROOT: &[&str] = &["unshare", "--pid", "--fork", "--mount-proc"];
-const USER: &[&str] = &["unshare", "--user", "--map-root-user", "--pid", "--fork", "--mount-proc"];
-
-/// A gpulane whose every call is a container of its own, as far as processes go. `None` where this is not allowed, which has been
-/// said.
+/// A gpulane whose every call is a container of its own, as far as processes go.
 fn contained(test: &str) -> Option<Gpulane> {
-    let unshare = if rustix::process::geteuid().is_root() { ROOT } else { USER };
-    let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane")).through(unshare);
-    let allowed = gpulane.command(&["--version"]).output().is_ok_and(|output| output.status.success());
-    if !allowed {
-        skip(test, "no process namespace can be made here");
-    }
-    allowed.then_some(gpulane)
+    let container = ["--pid", "--fork", "--kill-child", "--mount-proc"];
+    Gpulane::new(env!("CARGO_BIN_EXE_gpulane")).unshare(test, &container)
 }
 
 #[test]
@@ -61,9 +52,11 @@ fn a_signal_to_the_first_process_ends_all_in_order() {
 #[test]
 fn standbys_serve() {
     let Some(gpulane) = contained("standbys in a container") else { return };
-    gpulane.workspace.file("train.py", "import time\ndef main(config, out):\n    time.sleep(0.3)\n");
-    let plan = "[[stage]]\nname = \"s\"\nentry = \"train.py:main\"\n[stage.matrix]\nn = [1, 2, 3, 4]\n";
-    let finished = gpulane.run(plan, "sim:1x1GiB");
+    let train = "import os\nif os.environ['GPULANE_ATTEMPT'] == '0': open('imported', 'w').close()\ndef main(config): pass\n";
+    gpulane.workspace.file("train.py", train);
+    let plan = "[[stage]]\nname = \"gate\"\ncommand = [\"sh\", \"-c\", \"until test -e imported; do sleep 0.02; done\"]\n\
+                [[stage]]\nname = \"s\"\nafter = [\"gate\"]\nentry = \"train.py:main\"\n";
+    let finished = gpulane.run(plan, "none");
     assert_eq!(finished.code, 0, "{}", finished.stderr);
     let warm = gpulane.events_of("job_started").iter().filter(|event| event["warm"] == true).count();
     assert!(warm > 0, "{:?}", gpulane.events());
@@ -104,7 +97,7 @@ fn who_waits_for_a_lock_that_is_held_outside_is_left_alone() {
     let ways = ["flock", "open", "shared", "part"];
     let holders: Vec<Child> = ways.iter().map(hold).collect();
     let plan = format!(
-        "[[stage]]\nname = \"s\"\ngrace = \"1s\"\nhang = {{ after = \"1s\", action = \"fail\" }}\n\
+        "[[stage]]\nname = \"s\"\ngrace = \"1s\"\nhang = {{ after = \"1s\", action = \"fail\" }}\nstart_gate = \"off\"\n\
          command = [\"python3\", \"wait.py\", \"{{way}}\", \"{{way}}\"]\n[stage.matrix]\nway = {ways:?}\n"
     );
     let live = gpulane.start(&plan, "sim:4x1GiB");
@@ -130,9 +123,8 @@ fn a_leash_that_is_let_go_at_once_is_noticed() {
     let (end, ours) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
     rustix::io::fcntl_setfd(&end, rustix::io::FdFlags::empty()).unwrap();
     let leash = format!("--leash={}", end.as_raw_fd());
-    let mut command = gpulane.command(&[&leash, "run", "plan.toml", "--gpus", "none", "--run-dir", "r"]);
-    let mut child = command.stderr(Stdio::null()).spawn().unwrap();
+    let live = gpulane.spawn(&[&leash, "run", "plan.toml", "--gpus", "none", "--run-dir", "r"]);
     drop(ours);
-    assert_eq!(child.wait().unwrap().code(), Some(143));
+    assert_eq!(live.wait().code, 143);
     gpulane.assert_nothing_left();
 }

@@ -231,13 +231,11 @@ fn a_leash_that_is_let_go_ends_gently() {
     let (end, ours) = rustix::pipe::pipe_with(rustix::pipe::PipeFlags::CLOEXEC).unwrap();
     rustix::io::fcntl_setfd(&end, rustix::io::FdFlags::empty()).unwrap();
     let leash = format!("--leash={}", std::os::fd::AsRawFd::as_raw_fd(&end));
-    let mut command =
-        gpulane.command(&[&leash, "run", "plan.toml", "--gpus", "sim:2x1GiB", "--run-dir", "r"]);
-    let mut child = command.stderr(std::process::Stdio::null()).spawn().unwrap();
+    let live = gpulane.spawn(&[&leash, "run", "plan.toml", "--gpus", "sim:2x1GiB", "--run-dir", "r"]);
     gpulane.wait_for_events("job_started", 2);
-    assert_eq!(child.try_wait().unwrap(), None, "it lives while the other end is held");
+    assert!(!tagged(&gpulane.dir()).is_empty(), "it lives while the other end is held");
     drop(ours);
-    assert_eq!(child.wait().unwrap().code(), Some(143));
+    assert_eq!(live.wait().code, 143);
     assert_resumable(&gpulane);
     assert_eq!(gpulane.events_of("run_interrupted").len(), 1);
 }

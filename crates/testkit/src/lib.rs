@@ -11,6 +11,7 @@ mod maps;
 mod run;
 mod workspace;
 
+pub use fake_mps::MPS_DAEMON;
 pub use fake_nvml::FakeNvml;
 pub use machine::{Seen, processes, tagged};
 pub use maps::rows;

@@ -60,11 +60,19 @@ impl Gpulane {
         self
     }
 
-    /// The same, with every call made through this command, such as `nice`.
-    #[must_use]
-    pub fn through(mut self, command: &[&str]) -> Self {
-        self.through = command.iter().map(|&word| word.to_owned()).collect();
-        self
+    /// The same, with every call made through `unshare` with these arguments, and with the rights it needs. `None` where that is not
+    /// allowed, which has been said of the test.
+    pub fn unshare(mut self, test: &str, arguments: &[&str]) -> Option<Self> {
+        let rights: &[&str] =
+            if rustix::process::geteuid().is_root() { &[] } else { &["--user", "--map-root-user"] };
+        let words = [&["unshare"], rights, arguments].concat();
+        self.through = words.into_iter().map(str::to_owned).collect();
+        let tried = self.command(&["--version"]).output();
+        if tried.is_ok_and(|output| output.status.success()) {
+            return Some(self);
+        }
+        crate::skip(test, "`unshare` is not allowed here");
+        None
     }
 
     /// The run directory all calls of [`run`](Self::run) use.

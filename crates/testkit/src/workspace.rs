@@ -1,6 +1,8 @@
 //! A temporary directory with plans in it.
 
+use std::io::Write;
 use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
 
 use tempfile::TempDir;
 
@@ -34,6 +36,23 @@ impl Workspace {
         let path = self.path().join(name);
         std::fs::create_dir_all(path.parent().unwrap_or(Path::new("."))).expect("parents can be made");
         std::fs::write(&path, text).expect("a file can be written");
+        path
+    }
+
+    /// A program in it, for a shell. Written by another process: while we hold it open for writing, even in a fork of another test, it
+    /// cannot be executed.
+    pub fn program(&self, name: &str, script: &str) -> PathBuf {
+        let path = self.path().join(name);
+        let mut shell = Command::new("/bin/sh")
+            .args(["-c", "mkdir -p \"${0%/*}\" && cat > \"$0\" && chmod 755 \"$0\""])
+            .arg(&path)
+            .stdin(Stdio::piped())
+            .spawn()
+            .expect("there is a shell");
+        let mut stdin = shell.stdin.take().expect("it was asked for");
+        stdin.write_all(format!("#!/bin/sh\n{script}").as_bytes()).expect("it reads");
+        drop(stdin);
+        assert!(shell.wait().expect("it was started").success(), "a program can be written");
         path
     }
 }

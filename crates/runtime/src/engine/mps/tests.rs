@@ -2,25 +2,12 @@
 
 use std::os::unix::fs::PermissionsExt;
 
+use gpulane_testkit::{MPS_DAEMON, Workspace};
+
 use super::*;
 
-/// Ready once its socket is there; ends when told through a file; has a server.
-const OBEDIENT: &str = r#"
-cd "$CUDA_MPS_PIPE_DIRECTORY" || exit 1
-if [ "$1" = -f ]; then
-    echo "$CUDA_VISIBLE_DEVICES" > "$CUDA_MPS_LOG_DIRECTORY/devices"
-    sleep 1000 & server=$!
-    : > control
-    while [ ! -e told ]; do sleep 0.01; done
-    kill $server
-else
-    read word; [ "$word" = quit ] && : > told
-fi
-"#;
-
 /// Ready, but hears neither `quit` nor TERM.
-const STUBBORN: &str = r#"
-trap '' TERM
+const STUBBORN: &str = r#"trap '' TERM
 [ "$1" = -f ] || exec sleep 1000
 sleep 1000 &
 : > "$CUDA_MPS_PIPE_DIRECTORY/control"
@@ -28,23 +15,13 @@ while :; do sleep 0.01; done
 "#;
 
 struct Scene {
-    root: tempfile::TempDir,
+    root: Workspace,
 }
 
 impl Scene {
     fn new(script: &str) -> Self {
-        let root = tempfile::tempdir().unwrap();
-        let path = root.path().join(PROGRAM);
-        // Written by another process: while we hold it open for writing, even in a fork of another test, it cannot
-        // be executed.
-        let mut shell = Command::new("/bin/sh")
-            .args(["-c", "cat > \"$0\" && chmod 755 \"$0\""])
-            .arg(&path)
-            .stdin(Stdio::piped())
-            .spawn()
-            .unwrap();
-        shell.stdin.take().unwrap().write_all(format!("#!/bin/sh{script}").as_bytes()).unwrap();
-        assert!(shell.wait().unwrap().success());
+        let root = Workspace::new();
+        root.program(PROGRAM, script);
         fs::create_dir(root.path().join("place")).unwrap();
         Self { root }
     }
@@ -91,7 +68,7 @@ fn is_gone(pid: Pid) -> bool {
 
 #[test]
 fn it_comes_private_and_goes_without_a_trace() {
-    let scene = Scene::new(OBEDIENT);
+    let scene = Scene::new(MPS_DAEMON);
     let mut mps = scene.start().unwrap();
     assert!(mps.is_alive());
     let [(_, pipes), (_, logs)] = mps.environment();
@@ -119,7 +96,7 @@ fn one_that_will_not_go_is_made_to_and_its_server_with_it() {
 
 #[test]
 fn its_death_is_noticed_and_the_server_it_leaves_is_ended() {
-    let scene = Scene::new(OBEDIENT);
+    let scene = Scene::new(MPS_DAEMON);
     let mps = scene.start().unwrap();
     let servers = servers(&mps);
     rustix::process::kill_process(mps.pid(), Signal::KILL).unwrap();
@@ -132,7 +109,7 @@ fn its_death_is_noticed_and_the_server_it_leaves_is_ended() {
 
 #[test]
 fn one_that_cannot_start_says_where_its_logs_are() {
-    let scene = Scene::new("\necho no device >&2; exit 1\n");
+    let scene = Scene::new("echo no device >&2; exit 1\n");
     let error = scene.start().err().unwrap().to_string();
     let logs = scene.root.path().join("run/mps");
     assert!(error.contains(&logs.display().to_string()), "{error}");
@@ -142,7 +119,7 @@ fn one_that_cannot_start_says_where_its_logs_are() {
 
 #[test]
 fn what_dead_engines_left_is_cleared_and_nothing_else() {
-    let scene = Scene::new(OBEDIENT);
+    let scene = Scene::new(MPS_DAEMON);
     let mut child = Command::new("/bin/true").spawn().unwrap();
     let dead = child.id();
     child.wait().unwrap();
@@ -165,7 +142,7 @@ fn what_dead_engines_left_is_cleared_and_nothing_else() {
 
 #[test]
 fn a_place_that_will_not_do_is_passed_over() {
-    let scene = Scene::new(OBEDIENT);
+    let scene = Scene::new(MPS_DAEMON);
     let meeting = Meeting::make(&[scene.root.path().join("missing"), scene.place()]).unwrap();
     assert!(meeting.path().starts_with(scene.place()));
     meeting.leave();
