@@ -52,6 +52,8 @@ class Measured(NamedTuple):
     """One run."""
 
     seconds: float
+    first: float
+    """From its beginning to the first kernel of all."""
     gaps: list[float]
     """From a job's exit to the first kernel of the next one on the GPU; only where jobs run one at a time."""
     idle: list[float]
@@ -122,7 +124,7 @@ dry = [{'true' if ARGS.cpu else 'false'}]
     shutil.rmtree(WORK / "cache" / "gpulane" / "stages", ignore_errors=True)
     environment = dict(os.environ, XDG_CACHE_HOME=str(WORK / "cache"))
     gpus = ["--gpus", "none", "--lanes", "1"] if ARGS.cpu else []
-    begun = time.monotonic()
+    begun, now = time.monotonic(), time.time()
     done = subprocess.run(
         [GPULANE, "run", str(plan), *gpus, "--run-dir", str(folder), "--quiet"],
         cwd=WORK, capture_output=True, text=True, env=environment,
@@ -132,10 +134,10 @@ dry = [{'true' if ARGS.cpu else 'false'}]
     if done.returncode:
         print(done.stdout[-1000:], done.stderr[-3000:])
         raise RuntimeError(f"{name} failed")
-    return look_at(folder, seconds)
+    return look_at(folder, now, seconds)
 
 
-def look_at(folder: Path, seconds: float) -> Measured:
+def look_at(folder: Path, begun: float, seconds: float) -> Measured:
     started = events(folder, "job_started")
     notes = {}
     for start in started:
@@ -150,6 +152,7 @@ def look_at(folder: Path, seconds: float) -> Measured:
     check(f"{folder.name}: no standby was switched off", not off, off)
     return Measured(
         seconds,
+        in_order[0]["kernel"] - begun,
         [after["kernel"] - before["exit"] for before, after in pairs],
         [after["kernel"] - before["done"] for before, after in pairs],
         [note["kernel"] - note["entered"] for note in in_order],
@@ -192,11 +195,12 @@ def tell(words: str, seen: dict[str, list[Measured]]) -> None:
         if not measured:
             continue
         line = f"{median([one.seconds for one in measured]):7.2f} s {[round(one.seconds, 1) for one in measured]}"
+        line += f", to the first kernel of all {[round(one.first, 1) for one in measured]}"
         if words == "one at a time":
             gaps = [gap for one in measured for gap in one.gaps]
             line += f", from an exit to the next first kernel {median(gaps):.3f} s (longest {max(gaps, default=0):.3f})"
             line += f", from the end of its work {median([idle for one in measured for idle in one.idle]):.3f} s"
-            line += f", work {median([one.work for one in measured]):.1f} s"
+            line += f", work {[round(one.work, 1) for one in measured]}"
         entered = [one for measure in measured for one in measure.entered]
         line += f", from main() to the first kernel {median(entered):.3f} s"
         print(f"     {words}, {name}: {line}, {sum(one.warm for one in measured)} warm starts")

@@ -8,6 +8,7 @@ own files are left to Python.
 
 from __future__ import annotations
 
+import contextlib
 import marshal
 import os
 import shutil
@@ -18,7 +19,7 @@ import zlib
 from importlib.machinery import SourceFileLoader
 from importlib.util import MAGIC_NUMBER, cache_from_source, source_hash
 from types import CodeType
-from typing import Optional
+from typing import Callable, Optional, Protocol
 
 __all__ = ["keep"]
 
@@ -31,8 +32,16 @@ HASH, SUM = 8, 4
 """Bytes: of the source, and of what was compiled of it, which follows."""
 
 
-def keep() -> None:
-    """From now on all that is imported is looked for there, too, unless `PYTHONPYCACHEPREFIX` names a place already."""
+class Helper(Protocol):
+    """Somebody who has time to compile more than what was asked for (`_ahead.py`)."""
+
+    def compile(self, fullname: str, is_compiled: Callable[[str, str], bool]) -> None:
+        """That module, and all that comes with it."""
+
+
+def keep(helper: Optional[Helper] = None) -> None:
+    """From now on all that is imported is looked for there, too, unless `PYTHONPYCACHEPREFIX` names a place already.
+    When something is nowhere to be found, the helper goes first."""
     if sys.pycache_prefix is not None or sys.implementation.name != "cpython":
         return
     if "get_code" in vars(SourceFileLoader):
@@ -42,7 +51,11 @@ def keep() -> None:
 
     def get_code(self: SourceFileLoader, fullname: str) -> Optional[CodeType]:
         # Those made of it, such as loaders that add checks of types, compile something else.
-        page = kept.page(self, fullname) if type(self) is SourceFileLoader else None
+        ours = type(self) is SourceFileLoader
+        if ours and helper is not None and kept.lacks(fullname, self.path):
+            with contextlib.suppress(Exception):
+                helper.compile(fullname, kept.has)
+        page = kept.page(self, fullname) if ours else None
         if page is None:
             return compiled(self, fullname)
         code = page.read()
@@ -77,6 +90,21 @@ class Kept:
             return Page(f"{self._folder}/{fullname}", path, loader.get_data(path))
         except (OSError, ValueError, ImportError, NotImplementedError):
             return None
+
+    def lacks(self, fullname: str, path: str) -> bool:
+        """Whether it is compiled nowhere, and will be kept once it is."""
+        if not self._is_installed(path) or self.has(fullname, path):
+            return False
+        return _can_python_write(path) or (self._is_there() and self.can_write)
+
+    def has(self, fullname: str, path: str) -> bool:
+        """Whether there is something compiled of it, at first sight."""
+        try:
+            if os.path.exists(cache_from_source(path)):
+                return True
+        except (ValueError, NotImplementedError):
+            return False
+        return self._folder is not None and os.path.exists(f"{self._folder}/{fullname}")
 
     def _is_installed(self, path: str) -> bool:
         return path.startswith(self._installed) or "/site-packages/" in path or "/dist-packages/" in path
@@ -135,9 +163,13 @@ def _sum(content: bytes | memoryview) -> bytes:
     return zlib.crc32(content).to_bytes(SUM, "little")
 
 
+def _can_python_write(path: str) -> bool:
+    return not sys.dont_write_bytecode and os.access(os.path.dirname(path), os.W_OK)
+
+
 def _is_kept_by_python(path: str) -> bool:
     """Whether it can write a compiled file, or there is one and it is not of another time."""
-    if not sys.dont_write_bytecode and os.access(os.path.dirname(path), os.W_OK):
+    if _can_python_write(path):
         return True
     try:
         with open(cache_from_source(path), "rb") as file:

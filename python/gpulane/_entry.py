@@ -281,10 +281,11 @@ def _sayable(text: str) -> str:
     return text.encode("utf-8", "replace").decode()
 
 
-def _prepare(words: List[str]) -> Callable[[], None]:
+def _prepare(words: List[str], standby: Optional[Standby]) -> Callable[[], None]:
     """Everything that can be done before there is a job; what remains to be done."""
     if words[0] != "--worker":
-        _beside("_compiled").keep()
+        helper = None if standby is None else _beside("_ahead").Ahead(AHEAD, standby.has_a_job)
+        _beside("_compiled").keep(helper)
         function = load(words[0])
         return lambda: call(function)
     # As `_start.py worker` does it.
@@ -350,7 +351,7 @@ def main() -> int:
     standby = None if number is None else Standby(int(number))
     try:
         with contextlib.nullcontext() if alone else Hidden():
-            rest = _prepare(words)
+            rest = _prepare(words, standby)
     except (Exception, SystemExit) as error:
         if standby is not None:
             standby.tell(_failure(error))
