@@ -13,7 +13,7 @@ import os
 import re
 import warnings
 from importlib.machinery import PathFinder, SourceFileLoader
-from typing import Callable, Dict, Iterator, List, Optional, Tuple
+from typing import Callable, Dict, Iterator, List, Optional, Set, Tuple
 
 __all__ = ["Ahead"]
 
@@ -32,6 +32,7 @@ class Ahead:
         """`later`: what else is imported sooner or later by those who import that."""
         self._later, self._is_enough = later, is_enough
         self._seen: Dict[str, Optional[str]] = {}
+        self._listed: Dict[str, Set[str]] = {}
         self._is_busy = False
 
     def compile(self, fullname: str, is_compiled: Callable[[str, str], bool]) -> None:
@@ -74,8 +75,19 @@ class Ahead:
             return spec.origin if spec is not None and isinstance(spec.loader, SourceFileLoader) else None
         if above is None or not _is_package(above):
             return None
-        place = os.path.join(os.path.dirname(above), name.rpartition(".")[2])
-        return next((path for path in (f"{place}/__init__.py", f"{place}.py") if os.path.isfile(path)), None)
+        folder, last = os.path.dirname(above), name.rpartition(".")[2]
+        if last in self._list(folder) and "__init__.py" in self._list(f"{folder}/{last}"):
+            return f"{folder}/{last}/__init__.py"
+        return f"{folder}/{last}.py" if f"{last}.py" in self._list(folder) else None
+
+    def _list(self, folder: str) -> Set[str]:
+        """What is in there. Most names are no modules, and on a file server each would be a question of its own."""
+        if folder not in self._listed:
+            try:
+                self._listed[folder] = set(os.listdir(folder))
+            except OSError:
+                self._listed[folder] = set()
+        return self._listed[folder]
 
 
 def imports(source: bytes, package: str) -> List[str]:
