@@ -197,29 +197,43 @@ def load(target: str) -> Callable[..., Any]:
 
 def arguments(function: Callable[..., Any], config: Any, out: Any) -> Tuple[List[Any], Dict[str, Any]]:
     """What to call it with: `config` and `out`, by these names where it has them, otherwise in this order, as many as
-    it takes."""
+    it needs."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
         return [config, out], {}
+    kind = inspect.Parameter
     named = {"config": config, "out": out}
-    plain = (inspect.Parameter.POSITIONAL_OR_KEYWORD, inspect.Parameter.KEYWORD_ONLY)
-    known = {one.name for one in signature.parameters.values() if one.kind in plain and one.name in named}
-    gathering = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
-    required = [
-        one.name
-        for one in signature.parameters.values()
-        if one.default is inspect.Parameter.empty and one.kind not in gathering
-    ]
-    if required and known.issuperset(required):
-        return [], {name: value for name, value in named.items() if name in known}
+    parameters = list(signature.parameters.values())
+    gathering = {kind.VAR_POSITIONAL, kind.VAR_KEYWORD}
+    gathers = {one.kind for one in parameters} & gathering
+    given = [one for one in parameters if one.kind in (kind.POSITIONAL_ONLY, kind.POSITIONAL_OR_KEYWORD)]
+    unnamed = {kind.POSITIONAL_ONLY, *gathering}
+    known = [one.name for one in parameters if one.name in named and one.kind not in unnamed]
+    required = [one.name for one in parameters if one.default is kind.empty and one.kind not in gathering]
+    first = required or [one.name for one in given[:1]]
+    if first and set(known).issuperset(first):
+        return [], {name: named[name] for name in known}
+    # What has a default of its own keeps it, beside something that has none.
+    most = 2 if kind.VAR_POSITIONAL in gathers else sum(one.default is kind.empty for one in given) or len(given)
+    name = getattr(function, "__qualname__", "the entry")
     for values in ([config, out], [config], []):
+        more = {"out": out} if len(values) == 1 and "out" in known else {}
         try:
-            signature.bind(*values)
+            signature.bind(*values, **more)
         except TypeError:
             continue
-        return values, {}
-    name = getattr(function, "__qualname__", "the entry")
+        if len(values) > most:
+            continue
+        filled = [one.name for one in given[: len(values)]]
+        wrong = [one for one in filled if one not in named and isinstance(config, dict) and one in config]
+        if wrong or (not filled and gathers == {kind.VAR_KEYWORD}):
+            example = wrong[0] if wrong else next(iter(config), "lr")
+            raise EntryError(
+                f"{name}{signature} is not called with the config's values one by one; "
+                f'write {name}(config, out) and read config["{example}"]'
+            )
+        return values, more
     raise EntryError(f"{name}{signature} must take (config, out), (config) or nothing")
 
 
@@ -262,7 +276,8 @@ def _hint(error: BaseException, alone: bool) -> str:
     """What may help with an import that has failed."""
     if isinstance(error, KeyError) and not alone and error.args and str(error.args[0]) in Hidden.names():
         return (
-            f'{error.args[0]} is not set while the file is imported: read it in the function, or write standbys = "off"'
+            f"{error.args[0]} is not set while the file is imported: read it in the function, or write "
+            'standbys = "off" in the plan and run it anew'
         )
     if isinstance(error, ModuleNotFoundError):
         return f"this is the Python of {sys.executable}; `python` in the stage names another"

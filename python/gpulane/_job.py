@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import json
 import math
+import operator
 import os
 import sys
 import time
 import warnings
 from pathlib import Path
-from typing import Any, Dict, Optional, Set, Tuple
+from typing import Any, Dict, Mapping, Optional, Set, Tuple
 
 __all__ = ["config", "done", "log", "out", "rank", "seed"]
 
@@ -26,6 +27,9 @@ _sinks: Dict[Tuple[int, str], int] = {}
 """The open metrics file, by process and path. A plain dict, whose single steps are atomic: no lock that a fork in
 the wrong moment could leave locked for ever."""
 
+_chosen: Dict[str, Any] = {}
+"""What `config()` has returned so far, defaults and all: a seed may be among it."""
+
 _said: Set[str] = set()
 """What was warned of already: once is enough in a loop of a million steps."""
 
@@ -34,8 +38,8 @@ def config(path: Optional[str] = None, /, **defaults: Any) -> Dict[str, Any]:
     """This job's config, over the defaults given here.
 
     From gpulane; without one, from `--config` on the command line (JSON text or the path of a JSON file), so that
-    the same script runs by hand; without that, from the JSON file `path`, if one is named; otherwise the defaults
-    alone. A key replaces its default whole: nested objects are not merged.
+    the same script runs by hand. If a JSON file `path` is named, it stands between the two: over the defaults, below
+    the job's own. A key replaces another whole: nested objects are not merged.
 
     >>> gpulane.config(lr=1e-3, epochs=10)
     {'lr': 0.001, 'epochs': 10}
@@ -44,7 +48,10 @@ def config(path: Optional[str] = None, /, **defaults: Any) -> Dict[str, Any]:
     {'lr': 0.1, 'epochs': 10}
     """
     _needs_a_job("config")
-    return {**defaults, **_given(path)}
+    base = {} if path is None else _base(path)
+    found = {**defaults, **base, **_given()}
+    _chosen.update(found)
+    return found
 
 
 def out() -> Path:
@@ -60,15 +67,18 @@ def out() -> Path:
     """
     _needs_a_job("out")
     folder = Path(os.environ.get("GPULANE_OUT") or _argument("--out") or "out")
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+    except (FileExistsError, NotADirectoryError) as error:
+        raise OSError(error.errno, "a file stands where the folder for output should be", str(folder)) from None
     return folder
 
 
 def seed(n: Optional[int] = None) -> int:
     """Seeds `random`, and numpy and torch where they are imported already; returns the seed.
 
-    Without `n` it is the config's `seed`, or 0. Call it after the imports. It makes no kernel deterministic:
-    that is torch's `use_deterministic_algorithms`.
+    Without `n` it is the config's `seed`, be it only a default given to `config()` before, or 0. Call it after the
+    imports. It makes no kernel deterministic: that is torch's `use_deterministic_algorithms`.
 
     >>> gpulane.seed(7)
     7
@@ -76,9 +86,11 @@ def seed(n: Optional[int] = None) -> int:
     >>> gpulane.seed(7) and random.random() == first
     True
     """
-    wanted = config().get("seed", 0) if n is None else n
-    if isinstance(wanted, bool) or not isinstance(wanted, int) or not 0 <= wanted <= LARGEST_SEED:
-        raise ValueError(f"a seed is a whole number from 0 to {LARGEST_SEED}, not {wanted!r}")
+    _needs_a_job("seed")
+    given = {**_chosen, **_given()}.get("seed", 0) if n is None else n
+    wanted = _whole(given)
+    if wanted is None or not 0 <= wanted <= LARGEST_SEED:
+        raise ValueError(f"a seed is a whole number from 0 to {LARGEST_SEED}, not {given!r}")
     import random
 
     random.seed(wanted)
@@ -88,6 +100,14 @@ def seed(n: Optional[int] = None) -> int:
     if torch is not None:
         torch.manual_seed(wanted)  # All GPUs too, later if CUDA is not in use yet.
     return wanted
+
+
+def _whole(value: Any) -> Optional[int]:
+    """Of numpy too; but no yes or no."""
+    try:
+        return None if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        return None
 
 
 def rank() -> Tuple[int, int]:
@@ -112,9 +132,9 @@ def rank() -> Tuple[int, int]:
     return 0, 1
 
 
-def log(**values: Any) -> None:
-    """Notes metrics, each call one line and a sign of life. Never fails, never waits for gpulane, prints nothing;
-    what cannot be noted is warned of once. Without a gpulane nothing happens.
+def log(metrics: Optional[Mapping[str, Any]] = None, /, **values: Any) -> None:
+    """Notes metrics, by name or as a dict, each call one line and a sign of life. Never fails, never waits for gpulane,
+    prints nothing; what cannot be noted is warned of once. Without a gpulane nothing happens.
 
     Numbers of numpy, torch and kin are taken as numbers (a tensor on a GPU is fetched), what is no number as text. NaN
     and the infinities, which JSON does not have, become "NaN", "Infinity" and "-Infinity". `time` is added.
@@ -126,9 +146,10 @@ def log(**values: Any) -> None:
     if not path:
         return
     try:
-        if "time" in values:
+        given = {**(metrics or {}), **values}
+        if "time" in given:
             _warn_once("gpulane.log: `time` is when a line was written; call yours another name")
-        noted = {name: _plain(value) for name, value in values.items()}
+        noted = {str(name): _plain(value) for name, value in given.items()}
         noted["time"] = _now()
         line = (json.dumps(noted, allow_nan=False) + "\n").encode()
         # One call on a descriptor that appends: lines of several threads and processes do not mix.
@@ -166,7 +187,7 @@ def _needs_a_job(name: str) -> None:
     if "GPULANE_RUN" in os.environ and "GPULANE_OUT" not in os.environ:
         raise RuntimeError(
             f"gpulane.{name}() was called while the file is imported, before there is a job; call it inside the "
-            'function that `entry` names, or write standbys = "off"'
+            'function that `entry` names, or write standbys = "off" in the plan and run it anew'
         )
 
 
@@ -249,8 +270,8 @@ def _warn_once(text: str) -> None:
         pass  # Whoever turns warnings into errors does not mean a training's metrics.
 
 
-def _given(path: Optional[str]) -> Dict[str, Any]:
-    """The config as gpulane, the command line or a file has it."""
+def _given() -> Dict[str, Any]:
+    """The config as gpulane or the command line has it."""
     text = os.environ.get("GPULANE_CONFIG")
     if text:
         return _an_object(text, "GPULANE_CONFIG")
@@ -258,13 +279,20 @@ def _given(path: Optional[str]) -> Dict[str, Any]:
     if file:
         return _an_object(_text_of(file, "GPULANE_CONFIG_FILE"), file)
     given = _argument("--config")
-    if given is not None and _is_text(given):
-        return _an_object(given, "--config")
-    if given is not None:
-        return _an_object(_text_of(given, "--config"), given)
-    if path is not None:
-        return _an_object(_text_of(path, "gpulane.config"), path)
-    return {}
+    return {} if given is None else _read(given, "--config")
+
+
+def _base(path: Any) -> Dict[str, Any]:
+    """What a script names as its own config file."""
+    if isinstance(path, Mapping):
+        raise TypeError("gpulane.config takes defaults by their names: write gpulane.config(**defaults)")
+    return _read(os.fspath(path), "gpulane.config")
+
+
+def _read(given: str, source: str) -> Dict[str, Any]:
+    if _is_text(given):
+        return _an_object(given, source)
+    return _an_object(_text_of(given, source), given)
 
 
 def _argument(name: str) -> Optional[str]:

@@ -239,7 +239,7 @@ class Batches(OnFakeGpu):
         fast = self.make([double, longer], self.rows(1, 2))
         wrong = {
             "has shape (1, 3), its example (batch, 2): only the batch may differ": torch.tensor([1.0] * 3, (1, 3)),
-            "is int64, its example float32: convert it with `.to`": torch.tensor([1, 2], (1, 2), "int64"),
+            "is int64, its example float32: convert it with `.to(float32)`": torch.tensor([1, 2], (1, 2), "int64"),
             "takes one tensor as in its example, not a tuple": (self.rows(1),),
             "3 inputs for 2 models: a list is one for each model": [self.rows(1)] * 3,
             "must be a tensor, not a float": 3.0,

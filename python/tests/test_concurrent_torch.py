@@ -49,6 +49,28 @@ class WithTorch(unittest.TestCase):
             self.assertTrue(torch.equal(answer, model(x)))
             self.assertFalse(answer.requires_grad)
 
+    def test_what_would_fail_on_a_gpu_fails_without_one(self) -> None:
+        torch = self.torch
+        net = torch.nn.Linear(4, 3).eval()
+        for example in (torch.zeros(2, 5), (4, 64), torch.zeros(2, 4).numpy()):
+            with self.subTest(type(example)), self.assertRaisesRegex(
+                RuntimeError, r"model 0 \(Linear\) fails on its ex"
+            ):
+                self.plain([net], example)
+        self.assertRaisesRegex(
+            TypeError, r"is a class: give an object of it, such as Linear\(…\)", self.plain, [type(net)], 1
+        )
+        fast = self.plain([net], torch.zeros(2, 4))
+        self.assertRaisesRegex(ValueError, "convert it with `torch.as_tensor`", fast, torch.zeros(2, 4).numpy())
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            self.assertEqual(gpulane.concurrent([net], torch.zeros(2, 5), check=False).how, ["plain"])
+
+    def test_an_example_is_left_as_it_is(self) -> None:
+        example = self.torch.ones(2, 4)
+        self.plain([lambda x: x.zero_()], example)
+        self.assertEqual(example.sum().item(), 8)
+
     def test_training_mode_is_refused_also_deep_inside(self) -> None:
         torch = self.torch
         net = torch.nn.Sequential(torch.nn.Linear(2, 2), torch.nn.Dropout()).eval()

@@ -161,7 +161,9 @@ class Errors(OnFakeGpu):
             "no models: give at least one": lambda: gpulane.concurrent([], x),
             "2 examples for 1 models": lambda: gpulane.concurrent([double], [x, x]),
             "write sizes of at least 1": lambda: gpulane.concurrent([double], x, batches=[0]),
-            "both must be at least 1": lambda: gpulane.concurrent([double], x, depth=0),
+            "write sizes of at least 1,": lambda: gpulane.concurrent([double], x, batches=8),  # type: ignore[arg-type]
+            "whole numbers of at least 1": lambda: gpulane.concurrent([double], x, depth=0),
+            "depth = '2'": lambda: gpulane.concurrent([double], x, depth="2"),  # type: ignore[arg-type]
             "has no sides": lambda: gpulane.concurrent([double], self.torch.tensor([1.0], ())),
             "give at least one item": lambda: gpulane.concurrent([double], x[:0]),
         }.items():

@@ -36,6 +36,39 @@ class Cold(Folder):
         self.write("def main(cfg, folder): print(cfg['lr'], folder.name)\n")
         self.assertEqual(self.cold("train.py:main").stdout, "0.5 out\n")
 
+    def test_what_has_a_default_keeps_it(self) -> None:
+        for signature, shown in [
+            ("cfg, verbose=False", "[{'lr': 0.5}, False]"),
+            ("cfg, folder, verbose=False", "[{'lr': 0.5}, 'out', False]"),
+            ("cfg, verbose=False, out=None", "[{'lr': 0.5}, False, 'out']"),
+            ("cfg=None, folder=None", "[{'lr': 0.5}, 'out']"),
+            ("cfg=None, out=None", "[{'lr': 0.5}, 'out']"),
+            ("out=None, cfg=None", "['out', None]"),
+            ("config, lr=3", "[{'lr': 0.5}, 3]"),
+            ("cfg, *more", "[{'lr': 0.5}, (PosixPath('out'),)]"),
+            ("config, **more", "[{'lr': 0.5}, {}]"),
+            ("config, /, out", "[{'lr': 0.5}, 'out']"),
+        ]:
+            with self.subTest(signature):
+                self.write(
+                    f"def main({signature}):\n"
+                    "    import pathlib; P = type(pathlib.Path())\n"
+                    "    print([one.name if isinstance(one, P) else one for one in list(locals().values())[: -2]])\n"
+                )
+                done = self.cold("train.py:main", GPULANE_OUT="out")
+                self.assertEqual((done.returncode, done.stdout.strip()), (0, shown), done.stderr)
+
+    def test_the_configs_values_are_not_passed_one_by_one(self) -> None:
+        for signature in ("lr, seed", "config, lr", "lr", "**config", "**more"):
+            with self.subTest(signature):
+                self.write(f"def main({signature}): print('ran')\n")
+                done = self.cold("train.py:main")
+                self.assertEqual((done.returncode, done.stdout), (1, ""))
+                self.assertIn(
+                    f"main({signature}) is not called with the config's values one by one; write", done.stderr
+                )
+                self.assertIn('main(config, out) and read config["lr"]', done.stderr)
+
     def test_a_dotted_name_and_a_coroutine(self) -> None:
         self.write("class T:\n    @staticmethod\n    async def go(config): print('ran', config['lr'])\n")
         self.assertEqual(self.cold("train.py:T.go").stdout, "ran 0.5\n")

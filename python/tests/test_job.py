@@ -95,6 +95,12 @@ class Metrics(InATemporaryFolder):
         self.assertEqual(line["path"], "a/b")
         self.assertEqual(len(line["long"]), 1000)
 
+    def test_a_dict_will_do(self) -> None:
+        gpulane.log({"loss": 1, 2: "two"}, step=3)
+        self.assertEqual({**self.lines()[0], "time": ""}, {"loss": 1, "2": "two", "step": 3, "time": ""})
+        with self.assertWarnsRegex(RuntimeWarning, "metrics are lost"):
+            gpulane.log(3)  # type: ignore[arg-type]
+
     def test_lines_of_many_threads_do_not_mix(self) -> None:
         def write(thread: int) -> None:
             for step in range(200):
@@ -245,8 +251,19 @@ class Config(InATemporaryFolder):
         file.write_text('{"lr": 0.1}')
         with mock.patch.object(sys, "argv", ["train.py"]):
             self.assertEqual(gpulane.config(str(file), lr=1, path=2), {"lr": 0.1, "path": 2})
+            self.assertEqual(gpulane.config('{"lr": 0.2}'), {"lr": 0.2})
+            self.assertEqual(gpulane.config(file), {"lr": 0.1})  # type: ignore[arg-type]
+            with self.assertRaisesRegex(TypeError, r"write gpulane.config\(\*\*defaults\)"):
+                gpulane.config({"lr": 1})  # type: ignore[arg-type]
+
+    def test_a_file_stands_below_what_the_job_is_given(self) -> None:
+        """As by hand, so in a sweep: otherwise its other keys would be missing there."""
+        file = self.folder / "config.json"
+        file.write_text('{"lr": 0.1, "width": 8}')
         with mock.patch.object(sys, "argv", ["train.py", "--config", '{"lr": 3}']):
-            self.assertEqual(gpulane.config(str(file)), {"lr": 3})
+            self.assertEqual(gpulane.config(str(file), lr=1, depth=2), {"lr": 3, "width": 8, "depth": 2})
+        os.environ["GPULANE_CONFIG"] = '{"lr": 4}'
+        self.assertEqual(gpulane.config(str(file)), {"lr": 4, "width": 8})
 
     def test_a_file_that_is_not_there_is_named(self) -> None:
         with mock.patch.object(sys, "argv", ["train.py", "--config", "missing.json"]):
@@ -271,6 +288,13 @@ class Out(InATemporaryFolder):
             self.assertEqual(gpulane.out(), Path("out"))
             self.assertTrue((self.folder / "out").is_dir())
 
+    def test_a_file_in_its_place_is_named(self) -> None:
+        (self.folder / "file").write_text("")
+        for place in ("file", "file/below"):
+            with mock.patch.object(sys, "argv", ["train.py", "--out", str(self.folder / place)]):
+                with self.assertRaisesRegex(OSError, "a file stands where the folder for output should be.*file"):
+                    gpulane.out()
+
     def test_by_hand_it_can_be_said(self) -> None:
         for argv in (["--out", str(self.folder / "there")], [f"--out={self.folder / 'there'}"]):
             with self.subTest(argv=argv), mock.patch.object(sys, "argv", ["train.py", *argv]):
@@ -281,11 +305,35 @@ class Out(InATemporaryFolder):
 
 
 class Seed(InATemporaryFolder):
+    def setUp(self) -> None:
+        super().setUp()
+        chosen = mock.patch.dict("gpulane._job._chosen", clear=True)
+        chosen.start()
+        self.addCleanup(chosen.stop)
+
     def test_it_is_given_or_the_configs_or_zero(self) -> None:
         self.assertEqual(gpulane.seed(5), 5)
         self.assertEqual(gpulane.seed(), 0)
         os.environ["GPULANE_CONFIG"] = '{"seed": 9}'
         self.assertEqual(gpulane.seed(), 9)
+
+    def test_a_default_is_the_configs_too(self) -> None:
+        file = self.folder / "config.json"
+        file.write_text('{"seed": 9}')
+        gpulane.config(lr=0.1, seed=7)
+        gpulane.config(lr=0.1)
+        self.assertEqual(gpulane.seed(), 7)
+        gpulane.config(str(file))
+        self.assertEqual(gpulane.seed(), 9)
+        os.environ["GPULANE_CONFIG"] = '{"seed": 3}'
+        self.assertEqual(gpulane.seed(), 3)
+
+    def test_a_number_of_numpy_is_a_number(self) -> None:
+        class Whole:
+            def __index__(self) -> int:
+                return 4
+
+        self.assertEqual(gpulane.seed(Whole()), 4)  # type: ignore[arg-type]
 
     def test_the_same_seed_brings_the_same_numbers(self) -> None:
         gpulane.seed(1)

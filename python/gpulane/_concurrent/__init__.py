@@ -45,9 +45,9 @@ def concurrent(
 
     `check`: each graph must answer as the model itself does, twice with different data, within `tolerance` (a part of
     the largest number; by default 2e-2 for half precision, 1e-4 for 32 bits). A model that cannot be captured, or
-    answers otherwise, is called on a stream of its own; where there is no GPU, all are called one after the other. Both
-    are said once, as a warning, and stand in `how`. `depth`: how many inputs may be under way, each with memory of its
-    own.
+    answers otherwise, is called on a stream of its own; where there is no GPU, all are called one after the other, and
+    once here, to see whether they take their examples. Both are said once, as a warning, and stand in `how`. `depth`:
+    how many inputs may be under way, each with memory of its own.
 
     >>> import gpulane, warnings
     >>> warnings.simplefilter("ignore")            # it says that there is no GPU in this example
@@ -64,9 +64,13 @@ def concurrent(
     for number, model in enumerate(models):
         if not callable(model):
             raise TypeError(f"model {number} is a {type(model).__name__}, which cannot be called")
-    if batches is not None and (not batches or any(not isinstance(size, int) or size < 1 for size in batches)):
+    if batches is not None and (not isinstance(batches, Sequence) or not batches or not all(map(_counts, batches))):
         raise ValueError(f"batches = {batches!r}: write sizes of at least 1, such as [1, 8, 64]")
-    if depth < 1 or warmup < 1:
-        raise ValueError(f"depth = {depth}, warmup = {warmup}: both must be at least 1")
+    if not _counts(depth) or not _counts(warmup):
+        raise ValueError(f"depth = {depth!r}, warmup = {warmup!r}: both are whole numbers of at least 1")
     demands = Demands(batches, check, warmup, tolerance)
     return Concurrent(models, examples, demands, depth, sys.modules.get("torch"))
+
+
+def _counts(value: Any) -> bool:
+    return isinstance(value, int) and value >= 1

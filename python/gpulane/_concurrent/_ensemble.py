@@ -10,7 +10,7 @@ from typing import Any, Callable, ContextManager, Dict, List, Optional, Sequence
 
 from ._form import Form
 from ._player import OnGpu, Plain, Played, Player, Way
-from ._prepare import Demands, prepare
+from ._prepare import Demands, prepare, try_out
 from ._ticket import Ticket
 from ._weights import Weights, tensors_in
 
@@ -54,6 +54,8 @@ class Concurrent:
 
     def _refuse_training(self) -> None:
         for model, name in zip(self._models, self._names):
+            if isinstance(model, type) and hasattr(model, "modules"):
+                raise TypeError(f"{name} is a class: give an object of it, such as {model.__name__}(…)")
             inner = model.modules() if hasattr(model, "modules") else ()
             if any(getattr(module, "training", False) for module in inner):
                 raise ValueError(
@@ -93,6 +95,8 @@ class Concurrent:
                 home, why = self._homes[number]
                 form = self._forms[number]
                 if home is None:
+                    if self._demands.check:
+                        try_out(self._torch, form, model, form.leaves(self._examples[number]), name)
                     self._players.append(Plain(form, model, why))
                     self._weights.append(None)
                     notes.setdefault(f"called one after the other, not at the same time: {why}", []).append(name)

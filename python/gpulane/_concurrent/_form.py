@@ -90,7 +90,8 @@ class Form:
             shape = tuple(leaf.shape)
             if leaf.dtype != expected.dtype:
                 seen = f"{expected.name} of {self._whose} is {leaf.dtype}, its example {expected.dtype}"
-                raise ValueError(f"{seen}: convert it with `.to`")
+                way = f"`.to({expected.dtype})`" if hasattr(leaf, "to") else "`torch.as_tensor`"
+                raise ValueError(f"{seen}: convert it with {way}")
             if not expected.batched:
                 if shape != expected.rest:
                     raise ValueError(self._other_shape(expected, shape))

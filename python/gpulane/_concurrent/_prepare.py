@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from typing import Any, List, NamedTuple, Optional, Sequence, Tuple
+from contextlib import nullcontext
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 from ._answer import UnknownAnswer, take_apart
 from ._capture import CannotCapture, Captured, like, steady_casts, warm_up
 from ._check import says, varied
+from ._form import Form
 from ._player import OnGpu
 
-__all__ = ["Demands", "prepare"]
+__all__ = ["Demands", "prepare", "try_out"]
 
 
 class Demands(NamedTuple):
@@ -45,6 +47,21 @@ def prepare(torch: Any, player: OnGpu, example: List[Any], demands: Demands, who
         return ""
     finally:
         torch.cuda.set_stream(caller)
+
+
+def try_out(torch: Any, form: Form, model: Callable[..., Any], example: List[Any], whose: str) -> None:
+    """Calls a model that needs no preparation: what is wrong with it, or with its example, is found here as it would be
+    on a GPU."""
+    copies = [leaf.clone() if hasattr(leaf, "clone") else leaf for leaf in example]
+    try:
+        with nullcontext() if torch is None else torch.no_grad():
+            form.call(model, copies)
+    except Exception as error:
+        raise _failed(whose, error) from error
+
+
+def _failed(whose: str, error: Exception) -> RuntimeError:
+    return RuntimeError(f"{whose} fails on its example: {type(error).__name__}: {error}")
 
 
 class _Preparation:
@@ -106,7 +123,7 @@ class _Preparation:
         except CannotCapture:
             raise
         except Exception as error:
-            raise RuntimeError(f"{self._whose} fails on its example: {type(error).__name__}: {error}") from error
+            raise _failed(self._whose, error) from error
 
     def _tensors(self, answer: Any) -> List[Any]:
         try:
