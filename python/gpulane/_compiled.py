@@ -8,7 +8,6 @@ own files are left to Python.
 
 from __future__ import annotations
 
-import contextlib
 import marshal
 import os
 import shutil
@@ -19,7 +18,10 @@ import zlib
 from importlib.machinery import SourceFileLoader
 from importlib.util import MAGIC_NUMBER, cache_from_source, source_hash
 from types import CodeType
-from typing import Callable, Optional, Protocol
+from typing import TYPE_CHECKING, Optional
+
+if TYPE_CHECKING:
+    from ._ahead import Ahead
 
 __all__ = ["keep"]
 
@@ -32,16 +34,9 @@ HASH, SUM = 8, 4
 """Bytes: of the source, and of what was compiled of it, which follows."""
 
 
-class Helper(Protocol):
-    """Somebody who has time to compile more than what was asked for (`_ahead.py`)."""
-
-    def compile(self, fullname: str, is_compiled: Callable[[str, str], bool]) -> None:
-        """That module, and all that comes with it."""
-
-
-def keep(helper: Optional[Helper] = None) -> None:
+def keep(ahead: Optional[Ahead] = None) -> None:
     """From now on all that is imported is looked for there, too, unless `PYTHONPYCACHEPREFIX` names a place already.
-    When something is nowhere to be found, the helper goes first."""
+    Whoever compiles `ahead` begins where something is missing."""
     if sys.pycache_prefix is not None or sys.implementation.name != "cpython":
         return
     if "get_code" in vars(SourceFileLoader):
@@ -51,14 +46,13 @@ def keep(helper: Optional[Helper] = None) -> None:
 
     def get_code(self: SourceFileLoader, fullname: str) -> Optional[CodeType]:
         # Those made of it, such as loaders that add checks of types, compile something else.
-        ours = type(self) is SourceFileLoader
-        if ours and helper is not None and kept.lacks(fullname, self.path):
-            with contextlib.suppress(Exception):
-                helper.compile(fullname, kept.has)
-        page = kept.page(self, fullname) if ours else None
+        page = kept.page(self, fullname) if type(self) is SourceFileLoader else None
         if page is None:
             return compiled(self, fullname)
         code = page.read()
+        if code is None and ahead is not None:
+            ahead.begin(fullname, kept)
+            code = page.read()
         if code is None:
             # What was read, not what the file may be by now.
             code = self.source_to_code(page.source, page.path)
@@ -91,22 +85,9 @@ class Kept:
         except (OSError, ValueError, ImportError, NotImplementedError):
             return None
 
-    def lacks(self, fullname: str, path: str) -> bool:
-        """Whether it is compiled nowhere, and will be kept once it is."""
-        if not self._is_installed(path) or self.has(fullname, path):
-            return False
-        return _can_python_write(path) or (self._is_there() and self.can_write)
-
-    def has(self, fullname: str, path: str) -> bool:
-        """Whether there is something compiled of it, at first sight."""
-        try:
-            if os.path.exists(cache_from_source(path)):
-                return True
-        except (ValueError, NotImplementedError):
-            return False
-        return self._folder is not None and os.path.exists(f"{self._folder}/{fullname}")
-
-    def _is_installed(self, path: str) -> bool:
+    def _is_installed(self, path: object) -> bool:
+        if not isinstance(path, str):
+            return False  # Somebody's own loader may have been given a `Path`.
         return path.startswith(self._installed) or "/site-packages/" in path or "/dist-packages/" in path
 
     def _is_there(self) -> bool:
@@ -140,6 +121,14 @@ class Page:
             return None
         return code if isinstance(code, CodeType) and code.co_filename == self.path else None
 
+    def is_there(self) -> bool:
+        """At first sight."""
+        try:
+            with open(self._place, "rb") as file:
+                return file.read(HASH) == self._hash
+        except OSError:
+            return False
+
     def write(self, code: CodeType) -> bool:
         """Whether it could. Others may write the same at the same time: what is torn is known by its sum."""
         aside = self._place + "-new"
@@ -163,13 +152,9 @@ def _sum(content: bytes | memoryview) -> bytes:
     return zlib.crc32(content).to_bytes(SUM, "little")
 
 
-def _can_python_write(path: str) -> bool:
-    return not sys.dont_write_bytecode and os.access(os.path.dirname(path), os.W_OK)
-
-
 def _is_kept_by_python(path: str) -> bool:
     """Whether it can write a compiled file, or there is one and it is not of another time."""
-    if _can_python_write(path):
+    if not sys.dont_write_bytecode and os.access(os.path.dirname(path), os.W_OK):
         return True
     try:
         with open(cache_from_source(path), "rb") as file:

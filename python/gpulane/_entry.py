@@ -299,8 +299,8 @@ def _sayable(text: str) -> str:
 def _prepare(words: List[str], standby: Optional[Standby]) -> Callable[[], None]:
     """Everything that can be done before there is a job; what remains to be done."""
     if words[0] != "--worker":
-        helper = None if standby is None else _beside("_ahead").Ahead(AHEAD, standby.has_a_job)
-        _beside("_compiled").keep(helper)
+        ahead = None if standby is None else _beside("_ahead").Ahead(AHEAD, standby.has_a_job)
+        _beside("_compiled").keep(ahead)
         function = load(words[0])
         return lambda: call(function)
     # As `_start.py worker` does it.

@@ -244,6 +244,17 @@ class Kept(unittest.TestCase):
         for _ in range(2):
             self.assertEqual(self.run_job(), "otherwise compiled")
 
+    def test_a_loader_with_a_path_is_left_alone(self) -> None:
+        (self.folder / "train.py").write_text(
+            "import pathlib, types\n"
+            "from importlib.machinery import SourceFileLoader\n"
+            f"path = pathlib.Path({str(self.library / '__init__.py')!r})\n"
+            "module = types.ModuleType('other')\n"
+            "SourceFileLoader('other', path).exec_module(module)\n"
+            "def main(): print(module.SAID)\n"
+        )
+        self.assertEqual(self.run_job(), "compiled")
+
     def test_what_nobody_uses_any_more_is_removed(self) -> None:
         self.run_job()
         ours = self.page().parent
