@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """Warm standbys on a real GPU: 13 short trainings, cold and warm, one at a time and four at a time with MPS.
 
-    bench/gpu/standbys.py GPULANE [--jobs N] [--seconds S | --steps N] [--rounds R] [--only WORD] [--off] [--cpu]
+    bench/gpu/standbys.py GPULANE [--jobs N] [--seconds S | --steps N] [--rounds R] [--only WORD] [--off]
+        [--only-warm] [--cpu]
 
 Cold is a command, `python conv.py`; warm is an entry. With `--off` the entry without standbys is shown beside them. The first warm run finds nothing that
 gpulane has kept of earlier ones, later ones find compiled files.
@@ -37,6 +38,7 @@ PARSER.add_argument("--steps", type=int, help="of training for each job; without
 PARSER.add_argument("--only", default="", help="only what has this in its name: one, four, all")
 PARSER.add_argument("--rounds", type=int, default=1, help="of all kinds in turn; medians are shown")
 PARSER.add_argument("--off", action="store_true", help="also the entry without standbys")
+PARSER.add_argument("--only-warm", action="store_true", help="no cold runs: to compare two gpulanes")
 PARSER.add_argument("--cpu", action="store_true", help="a dry run of the script: no torch, no GPU")
 ARGS = PARSER.parse_args()
 GPULANE = os.path.abspath(ARGS.gpulane)
@@ -170,7 +172,8 @@ def main() -> int:
     if not ARGS.cpu:
         print(subprocess.check_output(["nvidia-smi", "-L"], text=True).strip())
     print(f"{os.cpu_count()} cores, Linux {os.uname().release}, {WORK}")
-    print(f"     importing torch: {importing()}")
+    if not ARGS.only_warm:
+        print(f"     importing torch: {importing()}")
     count = steps()
     print(f"     {ARGS.jobs} jobs of {count} steps")
     kinds = [("one at a time", ALONE)] if ARGS.cpu else [("one at a time", ALONE), ("four at a time", PACKED)]
@@ -178,7 +181,7 @@ def main() -> int:
         seen: dict[str, list[Measured]] = {"cold": [], "warm": [], "off": []}
         for turn in range(ARGS.rounds):
             # Who goes first finds the machine as it was left: in turns.
-            for kind in ("warm", "cold") if turn % 2 else ("cold", "warm"):
+            for kind in ("warm",) if ARGS.only_warm else ("warm", "cold") if turn % 2 else ("cold", "warm"):
                 seen[kind].append(run(f"{words.replace(' ', '-')}-{kind}-{turn}", kind, settings, count))
         if ARGS.off:
             seen["off"].append(run(f"{words.replace(' ', '-')}-off", "off", settings, count))
@@ -205,6 +208,8 @@ def tell(words: str, seen: dict[str, list[Measured]]) -> None:
         line += f", from main() to the first kernel {median(entered):.3f} s"
         print(f"     {words}, {name}: {line}, {sum(one.warm for one in measured)} warm starts")
     cold, warm = seen["cold"], seen["warm"]
+    if not cold:
+        return
     ratio = median([one.seconds for one in cold]) / median([one.seconds for one in warm])
     each = [round(before.seconds / after.seconds, 2) for before, after in zip(cold, warm)]
     print(f"     {words}: warm is {ratio:.2f} times as fast, round by round {each}")
