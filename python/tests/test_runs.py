@@ -12,6 +12,7 @@ import sys
 import textwrap
 import threading
 import unittest
+from html import escape
 from pathlib import Path
 from typing import Optional
 from unittest import mock
@@ -68,10 +69,13 @@ class Sweeps(WithGpulane):
 
     def test_check_says_what_failed_and_failed_where_to_look(self) -> None:
         sweep = self.sweep()
-        with self.assertRaisesRegex(RunFailed, "1 of 2 jobs succeeded, 1 failed\n  run/lr=3: exit code 1"):
+        with self.assertRaisesRegex(RunFailed, "1 of 2 jobs succeeded, 1 failed\n  run/lr=3: exit code 1: three is"):
             sweep.check()
         (failure,) = sweep.failed()
+        self.assertEqual((failure["message"], failure["error"]), ("exit code 1", "three is too much"))
         self.assertEqual(failure["log"].read_text(), "three is too much\n")
+        self.assertIn("exit code 1: three is too much", sweep._card())
+        self.assertIn(escape(".logs('run/lr=3', stderr=True)"), sweep._card())
 
     def test_a_run_opened_by_its_directory_says_the_same(self) -> None:
         sweep = self.sweep(run_dir="here")

@@ -18,7 +18,7 @@ from gpulane._runs._begin import flags
 from gpulane._runs._binary import binary, environment, not_startable
 from gpulane._runs._html import card
 from gpulane._runs._journal import Journal
-from gpulane._runs._results import flat, form_of, last_metrics, map_rows, shaped
+from gpulane._runs._results import flat, form_of, last_line, last_metrics, map_rows, shaped
 from gpulane._runs._state import RunState
 from gpulane._runs._target import _imports, target_of
 from gpulane._runs._toml import name_in, toml
@@ -170,7 +170,7 @@ class Cards(unittest.TestCase):
         state = after(RunState(given), STARTED, started(f"s/{evil}"), {"event": "starts_held", "because": evil})
         after(state, {"event": "job_failed", "job": f"s/{evil}", "attempt": 1, "reason": "start", "message": evil})
         for live in (True, False):
-            html = self.card(state, path=evil, live=live)
+            html = self.card(state, path=evil, live=live, last_line_of=lambda job: evil)
             self.assertNotIn("<script", html)
             self.assertIn("&lt;script&gt;", html)
 
@@ -183,11 +183,22 @@ class Cards(unittest.TestCase):
             "lane 1",
             "5.0 s",
             "exit code 3",
-            "run.logs(&#x27;s/b&#x27;)",
+            "<code>.logs(&#x27;s/b&#x27;)</code>",
         ):
             self.assertIn(part, html)
         after(state, {"event": "run_interrupted", "because": "SIGINT"})
         self.assertIn("gpulane.Run(&#x27;runs/x&#x27;).resume()", self.card(state, live=False))
+
+    def test_the_last_line_is_told_where_it_is_an_error(self) -> None:
+        failed = {"event": "job_failed", "job": "s/a", "attempt": 1}
+        for event, told in (
+            ({"reason": "exit", "code": 1}, "exit code 1: ValueError: x"),
+            ({"reason": "oom", "message": "ValueError: x at step 3"}, "out of GPU memory: ValueError: x at step 3"),
+            ({"reason": "timeout"}, "timeout"),
+        ):
+            html = self.card(after(RunState(plan("a")), {**failed, **event}), last_line_of=lambda job: "ValueError: x")
+            self.assertIn(f">{told}</span>", html)
+            self.assertIn(".logs(&#x27;s/a&#x27;, stderr=True)", html)
 
     def test_a_map_shows_its_pace(self) -> None:
         state = after(RunState(plan("w", maps=1)), STARTED, {"event": "map_opened", "stage": "s", "items": 40000})
@@ -332,6 +343,18 @@ class Results(InAFolder):
         (self.folder / "metrics.jsonl").write_text(text)
         self.assertEqual(last_metrics(self.folder), {"step": 2999, "loss": 1 / 2999})
         self.assertEqual(last_metrics(self.folder / "nowhere"), {})
+
+    def test_the_last_line_of_a_log(self) -> None:
+        log = self.folder / "stderr.log"
+        for text, line in (
+            ("Traceback:\n  x\nValueError: lr too high\n\n \n", "ValueError: lr too high"),
+            ("\x1b[31mred\x1b[0m: 1%\r\x1b[31mred\x1b[0m: 2%", "red: 2%"),
+            ("x" * 100_000, "x" * 299 + "…"),
+            ("\n", ""),
+        ):
+            log.write_text(text)
+            self.assertEqual(last_line(log), line)
+        self.assertEqual(last_line(self.folder / "nowhere"), "")
 
     def test_columns_whose_names_are_taken(self) -> None:
         row = {"job": "j", "config": {"lr": 1, "status": 2}, "status": "failed", "metrics": {"lr": 3, "loss": 4}}

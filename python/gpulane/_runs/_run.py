@@ -18,10 +18,10 @@ from ._child import Child
 from ._errors import GpulaneError, RunFailed
 from ._html import card
 from ._journal import Journal, is_live, plan_of
-from ._results import failed_items, flat, form_of, last_metrics, map_rows, shaped
+from ._results import failed_items, flat, form_of, last_line, last_metrics, map_rows, shaped
 from ._show import BETWEEN_S, View, cell, view_of
-from ._state import JobState, MapState, RunState
-from ._words import number, plural
+from ._state import OWN_FAILURES, JobState, MapState, RunState
+from ._words import number, plural, with_error
 
 __all__ = ["Job", "Run", "start"]
 
@@ -145,9 +145,8 @@ class Run:
             return self
         lines = [f"{self._place()}: {state}, {self._counted()}"]
         for failure in self.failed()[:5]:
-            lines.append(
-                f"  {failure.get('job') or failure.get('item')}: {failure.get('message') or failure['reason']}"
-            )
+            why = with_error(failure.get("message") or failure["reason"], failure.get("error") or "")
+            lines.append(f"  {failure.get('job') or failure.get('item')}: {why}")
         if self._child is not None and self._child.ended.is_set() and self._child.code not in (0, 3):
             lines.append(self._child.said)
         raise RunFailed("\n".join(filter(None, lines)))
@@ -220,10 +219,17 @@ class Run:
         return rows if form == "list" else shaped([flat(row) for row in rows], form)
 
     def failed(self) -> List[Dict[str, Any]]:
-        """What failed: jobs with `job`, `reason`, `message`, `log`; items of maps with `item`, `reason`, `stage`."""
+        """What failed: jobs with `job`, `reason`, `message`, `error` (the last line of their stderr, where that is why
+        they failed), `log`; items of maps with `item`, `reason`, `stage`."""
         state = self._look()
         found: List[Dict[str, Any]] = [
-            {"job": job.name, "reason": job.reason, "message": job.message, "log": self._attempt(job) / "stderr.log"}
+            {
+                "job": job.name,
+                "reason": job.reason,
+                "message": job.message,
+                "error": (self._last_line(job) or None) if job.reason in OWN_FAILURES else None,
+                "log": self._attempt(job) / "stderr.log",
+            }
             for job in state.jobs.values()
             if job.status == "failed"
         ]
@@ -232,7 +238,8 @@ class Run:
         return found
 
     def logs(self, job: Optional[str] = None, *, stderr: bool = False) -> str:
-        """What a job's newest attempt printed; of all jobs under a line with their names, if none is named."""
+        """What a job's newest attempt printed; of all jobs under a line with their names, if none is named. `stderr`:
+        what it wrote there instead, where tracebacks are."""
         if job is not None:
             return self._log(self._named(job), stderr)
         jobs = [each for each in self._look().jobs.values() if each.attempts]
@@ -302,7 +309,18 @@ class Run:
     def _card(self) -> str:
         live, state = self.live, self._look()
         maps = {each.stage: told for each in state.maps.values() for told in self._feeder(each) if live}
-        return card(state, path=self._place(), live=live, now=time.time(), maps=maps, stopping=self._stopping)
+        return card(
+            state,
+            path=self._place(),
+            live=live,
+            now=time.time(),
+            maps=maps,
+            last_line_of=self._last_line,
+            stopping=self._stopping,
+        )
+
+    def _last_line(self, job: JobState) -> str:
+        return last_line(self._attempt(job) / "stderr.log")
 
     def _feeder(self, each: MapState) -> Iterator[Dict[str, Any]]:
         """What the map's feeder says just now, if one does."""

@@ -7,10 +7,13 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Dict, List, Optional, Tuple
 
-__all__ = ["JobState", "MapState", "RunState", "seconds_of"]
+__all__ = ["OWN_FAILURES", "JobState", "MapState", "RunState", "seconds_of"]
 
 MAP_COMPLETE = "the map is complete"
 """Why a worker is skipped that its map did not need: it lacks nothing."""
+
+OWN_FAILURES = ("exit", "signal", "oom", "host_oom")
+"""Reasons that are a job's own doing: whatever else ended it, the last line it wrote is no error."""
 
 FINAL = ("succeeded", "failed", "skipped")
 
