@@ -232,6 +232,23 @@ class Notebooks(WithGpulane):
         self.assertIn("%%writefile lookup.py", said.error)
         self.assertFalse((self.folder / "never").exists())
 
+    def test_what_was_mended_in_its_cell_is_not_what_is_resumed(self) -> None:
+        define = "def main(config, out):\n    raise ValueError('{0}')"
+        self.kernel.run(define.format("first"))
+        begun = self.kernel.run('run = gpulane.run(entry=main, gpus="none")')
+        self.assertIn("exit code 1: ValueError: first", begun.html[-1])
+        self.assertIn("it goes on with main as it was: if you mend that, begin a new run", begun.html[-1])
+        same = self.kernel.run("_ = run.resume(failed=True)")
+        self.assertEqual((same.error, same.text), ("", ""), "nothing has changed")
+        self.kernel.run(define.format("second"))
+        for _ in range(2):
+            said = self.kernel.run("_ = run.resume(failed=True)")
+            self.assertEqual(said.error, "")
+            self.assertIn(
+                "main is not what it was when this run began, and the run goes on with the old one", said.text
+            )
+            self.assertIn("ValueError: first", said.html[-1])
+
     @unittest.skipUnless(importlib.util.find_spec("pandas"), "pandas is not installed")
     def test_results_are_a_table(self) -> None:
         self.kernel.run('run = gpulane.run(command=["true"], sets={"lr": [1, 2]}, gpus="none", quiet=True)')

@@ -51,7 +51,7 @@ def card(
         parts.append(f'<div style="color:{WARN}">waiting: {escape(state.held)}</div>')
     parts += _lanes(state, live, now)
     parts += _failures(state, last_line_of)
-    parts.append(_foot(phase, path))
+    parts.append(_foot(phase, path, state.from_cells))
     return (
         '<div style="font:13px/1.55 system-ui,sans-serif;border:1px solid rgba(128,128,128,.35);border-radius:8px;'
         f'padding:10px 14px;max-width:760px;box-sizing:border-box">{"".join(parts)}</div>'
@@ -172,7 +172,7 @@ def _failures(state: RunState, last_line_of: Callable[[JobState], str]) -> List[
     return [f'<div style="margin-top:6px">{"".join(rows)}</div>']
 
 
-def _foot(phase: str, path: str) -> str:
+def _foot(phase: str, path: str, cells: Sequence[str]) -> str:
     hint = {
         "interrupted": "to go on",
         "stopped": "to go on",
@@ -180,6 +180,8 @@ def _foot(phase: str, path: str) -> str:
     }.get(phase)
     call = f"gpulane.Run({path!r}).resume({'failed=True' if phase == 'failed' else ''})"
     text = f"{hint}: <code>{escape(call)}</code>" if hint else escape(path)
+    if phase == "failed" and cells:
+        text += f"; it goes on with {escape(', '.join(cells))} as it was: if you mend that, begin a new run"
     return f'<div style="margin-top:6px;{DIM};font-size:12px">{text}</div>'
 
 

@@ -19,8 +19,9 @@ from ._errors import GpulaneError, RunFailed
 from ._html import card
 from ._journal import Journal, is_live, plan_of
 from ._results import failed_items, flat, form_of, last_line, last_metrics, map_rows, shaped
-from ._show import BETWEEN_S, View, cell, view_of
+from ._show import BETWEEN_S, View, cell, view_of, warn
 from ._state import OWN_FAILURES, JobState, MapState, RunState
+from ._target import cells_in, changed
 from ._words import number, plural, with_error
 
 __all__ = ["Job", "Run", "start"]
@@ -181,8 +182,15 @@ class Run:
 
         `options` are those of `gpulane resume`: `gpus="0,1"`, `lanes=2`, `salvage=True`, and for a map
         `accept_changes=True`, `batch`, `threads`, `workers`, `max_failures`, `ring`, `python`. Results that are there
-        stay as they are. Unless `accept_changes`, a map whose model or inputs have changed is a `PlanError`.
+        stay as they are. Unless `accept_changes`, a map whose model or inputs have changed is a `PlanError`. What was
+        defined in a notebook's cell stays as it was when the run began: if it has changed since, there is a warning.
         """
+        for name in changed(cells_in(self._plan)) if self.state != "succeeded" else []:
+            warn(
+                f"{name} is not what it was when this run began, and the run goes on with the old one. For the new "
+                "one begin a new run; or put it into a file with %%writefile, which can be mended and resumed",
+                stacklevel=2,
+            )
         argv = [binary(), "resume", "--json", *(["--failed"] if failed else []), *flags(options), "--", str(self.path)]
         child = begin(argv)
         if child.code == NOTHING_TO_DO and not child.heard:

@@ -9,6 +9,7 @@ import importlib
 import subprocess
 import sys
 import time
+import warnings
 from typing import TYPE_CHECKING, Any, Optional
 
 from ._binary import binary, environment
@@ -17,7 +18,7 @@ from ._child import interrupts_later
 if TYPE_CHECKING:
     from ._run import Run
 
-__all__ = ["Quiet", "View", "cell", "view_of"]
+__all__ = ["Quiet", "View", "cell", "view_of", "warn"]
 
 BETWEEN_S = 0.2
 """A card is drawn at most five times a second,"""
@@ -135,6 +136,12 @@ def cell() -> Optional[int]:
     """The number of the notebook's cell that is running, if one is."""
     shell = _kernel()
     return None if shell is None else int(shell.execution_count)
+
+
+def warn(text: str, stacklevel: int) -> None:
+    """A warning at the user's line, each time: all cells of a notebook begin at line 1 and would be one place."""
+    with warnings.catch_warnings():  # It makes Python forget what it has warned of.
+        warnings.warn(text, RuntimeWarning, stacklevel=stacklevel + 1)
 
 
 def _kernel() -> Any:

@@ -7,6 +7,8 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Dict, List, Optional, Tuple
 
+from ._target import cells_in
+
 __all__ = ["OWN_FAILURES", "JobState", "MapState", "RunState", "seconds_of"]
 
 MAP_COMPLETE = "the map is complete"
@@ -65,6 +67,8 @@ class RunState:
     def __init__(self, plan: Dict[str, Any]) -> None:
         stages = plan["stages"]
         self.name: str = plan["name"]
+        self.from_cells = list(cells_in(plan))
+        """Names that were written out from a notebook's cells: mending them there changes nothing here."""
         self.machine: Dict[str, Any] = {}
         self.started: Optional[float] = None
         self.last: Optional[float] = None

@@ -18,11 +18,11 @@ import symtable
 import sys
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any, Iterator, List, Optional, Set, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Set, Tuple
 
 from ._errors import ModelNotInFile
 
-__all__ = ["CELLS", "target_of"]
+__all__ = ["CELLS", "cells_in", "changed", "target_of"]
 
 CELLS = Path("runs") / "cells"
 """Where models from cells are written to: beside the runs that need them to be resumed."""
@@ -95,8 +95,8 @@ def _from_cell(model: Any) -> str:
         raise ModelNotInFile(
             f"{name} is defined in a cell and uses what only this notebook has: {', '.join(unsafe)}. {_advice(name)}"
         )
-    text = f'"""Written by gpulane from a notebook\'s cell. Changes here are lost."""\n\n{imports}\n\n{source}\n'
-    folder = CELLS / hashlib.sha256(text.encode()).hexdigest()[:8]
+    text = _text(imports, source)
+    folder = CELLS / _mark(text)
     file = folder / f"{_file_name(name)}.py"
     folder.mkdir(parents=True, exist_ok=True)
     if not file.exists():
@@ -104,6 +104,37 @@ def _from_cell(model: Any) -> str:
         draft.write_text(text, encoding="utf-8")
         draft.replace(file)
     return f"{file}:{name}"
+
+
+def _text(imports: str, source: str) -> str:
+    return f'"""Written by gpulane from a notebook\'s cell. Changes here are lost."""\n\n{imports}\n\n{source}\n'
+
+
+def _mark(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def cells_in(plan: Mapping[str, Any]) -> Dict[str, str]:
+    """What a plan has from a notebook's cells: by name, the mark of its text."""
+    found = {}
+    for stage in plan["stages"]:
+        target = stage.get("entry") or (stage.get("map") or {}).get("model") or ""
+        file, _, name = target.rpartition(":")
+        folder = Path(file).parent
+        if folder.parent.parts[-2:] == CELLS.parts:
+            found[name] = folder.name
+    return found
+
+
+def changed(cells: Mapping[str, str]) -> List[str]:
+    """Those that the notebook now has otherwise than they were written out."""
+    known = vars(sys.modules["__main__"])
+    return [name for name, mark in cells.items() if name in known and _mark_now(known[name], known) != mark]
+
+
+def _mark_now(model: Any, known: Any) -> str:
+    source = _source(model) if inspect.isclass(model) or inspect.isfunction(model) else None
+    return "" if source is None else _mark(_text(_imports(source, known)[0], source))
 
 
 def _advice(name: str) -> str:
