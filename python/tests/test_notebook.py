@@ -149,7 +149,7 @@ class Notebooks(WithGpulane):
 
     def test_a_plan_with_a_mistake_is_an_error_with_its_place(self) -> None:
         said = self.kernel.run('gpulane.run({"name": "x", "stage": [{"name": "s", "comand": ["true"]}]})')
-        self.assertIn("PlanError: error: unknown key `comand` in a stage, did you mean `command`?", said.error)
+        self.assertIn("PlanError: unknown key `comand` in a stage, did you mean `command`?", said.error)
         self.assertEqual(said.html, [])
 
     def test_an_interrupt_ends_all_children_and_the_run_can_be_resumed(self) -> None:
@@ -276,13 +276,14 @@ class Shown(WithGpulane):
         text = (ROOT / "docs" / "notebooks.md").read_text(encoding="utf-8")
         cells = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
         self.assertGreater(len(cells), 5)
-        kernel = Kernel()
-        self.addCleanup(kernel.close)
-        said = []
-        for cell in cells:
-            said.append(kernel.run(cell))
-            self.assertEqual(said[-1].error, "", cell)
-        self.assertTrue(any("uses what only this notebook has: scale." in each.text for each in said))
+        for _ in range(2):  # "Restart and run all" works as well.
+            kernel = Kernel()
+            self.addCleanup(kernel.close)
+            said = []
+            for cell in cells:
+                said.append(kernel.run(cell))
+                self.assertEqual(said[-1].error, "", cell)
+            self.assertTrue(any("uses what only this notebook has: scale." in each.text for each in said))
 
     def test_the_example(self) -> None:
         import nbclient
@@ -291,7 +292,8 @@ class Shown(WithGpulane):
         notebook = nbformat.read(ROOT / "examples" / "notebook.ipynb", as_version=4)
         self.assertEqual([cell for cell in notebook.cells if cell.get("outputs")], [], "it is kept without outputs")
         with mock.patch.dict(os.environ, PYTHONPATH=str(ROOT / "python"), IPYTHONDIR=str(self.folder / "ipython")):
-            nbclient.NotebookClient(notebook, timeout=PATIENCE_S, kernel_name="python3").execute()
+            for _ in range(2):
+                nbclient.NotebookClient(notebook, timeout=PATIENCE_S, kernel_name="python3").execute()
         cards = [out for cell in notebook.cells for out in cell.get("outputs", []) if out.output_type == "display_data"]
         self.assertEqual(["succeeded" in card.data["text/html"] for card in cards], [True, True])
 

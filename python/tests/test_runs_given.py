@@ -134,8 +134,8 @@ class DryRuns(Mapped):
                 self.assertRegex(said, r"^1 item, 1 worker\n[^$]*nothing was started\n$")
 
     def test_mistakes_are_the_same_errors(self) -> None:
-        with self.assertRaisesRegex(PlanError, "retrys"):
-            run(command=["true"], retrys=1, dry_run=True)
+        with self.assertRaisesRegex(PlanError, "retries"):
+            run(command=["true"], retries="many", dry_run=True)
         with self.assertRaisesRegex(PlanError, "cannot read nowhere.toml"):
             run("nowhere.toml", dry_run=True)
 
@@ -151,14 +151,10 @@ class Changed(Mapped):
             made.resume(failed=True, quiet=True)
         said = str(refused.exception)
         self.assertIn("has changed", said)
-        self.assertTrue(said.endswith("\nin Python: run.resume(failed=True, accept_changes=True)"), said)
+        self.assertIn("`.resume(failed=True, accept_changes=True)` goes on with", said)
+        self.assertNotIn("--", said)
         made.resume(accept_changes=True, batch=8, failed=True, quiet=True)
         self.assertEqual((made.state, [row["a"] for row in made.results(as_="list")]), ("succeeded", [1, 2]))
-
-    def test_other_refusals_say_nothing_of_it(self) -> None:
-        with self.assertRaises(PlanError) as refused:
-            self.told().resume(lanes="many", quiet=True)
-        self.assertNotIn("in Python", str(refused.exception))
 
 
 if __name__ == "__main__":

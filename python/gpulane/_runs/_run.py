@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import json
 import threading
 import time
@@ -12,12 +11,14 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple, Type, Union
 
+from ._advice import in_python
 from ._begin import ask, begin, flags, refuse, stopped
 from ._binary import binary
 from ._child import Child
 from ._errors import GpulaneError, RunFailed
 from ._html import card
 from ._journal import Journal, is_live, plan_of
+from ._options import RESUME, check_known, nearest
 from ._results import failed_items, flat, form_of, last_line, last_metrics, map_rows, shaped
 from ._show import BETWEEN_S, View, cell, view_of, warn
 from ._state import OWN_FAILURES, JobState, MapState, RunState
@@ -149,7 +150,7 @@ class Run:
             why = with_error(failure.get("message") or failure["reason"], failure.get("error") or "")
             lines.append(f"  {failure.get('job') or failure.get('item')}: {why}")
         if self._child is not None and self._child.ended.is_set() and self._child.code not in (0, 3):
-            lines.append(self._child.said)
+            lines.append(in_python(self._child.said, run=True))
         raise RunFailed("\n".join(filter(None, lines)))
 
     def stop(self) -> Run:
@@ -170,7 +171,7 @@ class Run:
         argv = [binary(), "cancel", str(self.path), *(self._named(job).name for job in jobs)]
         code, _, said = ask(argv)
         if code not in (0, NOTHING_TO_DO):
-            raise GpulaneError(said)
+            raise GpulaneError(in_python(said, run=True))
         return self
 
     def resume(self, failed: bool = False, *, wait: bool = True, quiet: bool = False, **options: Any) -> Run:
@@ -185,6 +186,7 @@ class Run:
         stay as they are. Unless `accept_changes`, a map whose model or inputs have changed is a `PlanError`. What was
         defined in a notebook's cell stays as it was when the run began: if it has changed since, there is a warning.
         """
+        check_known(self.resume, options, RESUME)
         for name in changed(cells_in(self._plan)) if self.state != "succeeded" else []:
             warn(
                 f"{name} is not what it was when this run began, and the run goes on with the old one. For the new "
@@ -195,7 +197,7 @@ class Run:
         child = begin(argv)
         if child.code == NOTHING_TO_DO and not child.heard:
             return self
-        refuse(child, lambda said: _accepting(said, failed))
+        refuse(child, run=True)
         self._plan = plan_of(self.path)
         self._adopt(child, quiet)
         return self.wait() if wait else self
@@ -219,7 +221,7 @@ class Run:
             return map_rows(self._folder(state.maps[stage]), form)
         if stage is not None and stage not in {job.stage for job in state.jobs.values()}:
             raise KeyError(
-                f"{self._place()} has no stage {stage!r}{_nearest(stage, [s['name'] for s in self._plan['stages']])}"
+                f"{self._place()} has no stage {stage!r}{nearest(stage, [s['name'] for s in self._plan['stages']])}"
             )
         rows = [
             self._row(job) for job in state.jobs.values() if job.stage not in state.maps and stage in (None, job.stage)
@@ -358,7 +360,7 @@ class Run:
         found = [job for key, job in jobs.items() if key.partition("/")[2] == name]
         if len(found) == 1:
             return found[0]
-        raise KeyError(f"{self._place()} has no job {name!r}{_nearest(name, list(jobs))}")
+        raise KeyError(f"{self._place()} has no job {name!r}{nearest(name, list(jobs))}")
 
     def _job(self, job: JobState) -> Job:
         out = self.path / "jobs" / job.name / "out"
@@ -419,15 +421,3 @@ def start(argv: List[str], path: Path, *, quiet: bool, **how: Any) -> Run:
 
 def _step(deadline: Optional[float]) -> float:
     return BETWEEN_S if deadline is None else max(0.0, min(BETWEEN_S, deadline - time.monotonic()))
-
-
-def _accepting(said: str, failed: bool) -> str:
-    """The Python for what the program advises a shell to do."""
-    if "--accept-changes" not in said:
-        return ""
-    return f"\nin Python: run.resume({'failed=True, ' if failed else ''}accept_changes=True)"
-
-
-def _nearest(name: str, known: List[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""

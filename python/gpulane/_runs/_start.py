@@ -30,6 +30,7 @@ from ._arguments import Arguments, words_of
 from ._begin import STDIN, flags, tell
 from ._binary import binary
 from ._errors import GpulaneError, PlanError
+from ._options import MAP, RUN, STAGE, check_known
 from ._run import Run, start
 from ._target import target_of
 from ._toml import name_in, toml
@@ -37,9 +38,6 @@ from ._toml import name_in, toml
 __all__ = ["map", "run"]
 
 AnyPath = Union[str, "os.PathLike[str]"]
-
-RUN_FLAGS = ("headroom", "foreign", "on")
-"""Options of a run as a whole; all others are keys of the stage that `command` or `entry` makes."""
 
 
 @overload
@@ -106,11 +104,15 @@ def run(
     `Run.ok`, `Run.check()`, `Run.results()`. With `wait=False` it is returned when it has begun; it then ends with this
     Python at the latest. A mistake in the plan is a `PlanError`, and nothing was started.
     """
-    general = {key: options.pop(key) for key in RUN_FLAGS if key in options}
+    general = {key: options.pop(key) for key in RUN if key in options}
     if callable(plan):
         raise PlanError("a function is no plan; give it as entry=: run(entry=main, sets={'lr': [0.1, 0.3]})")
+    if sets is not None and not isinstance(sets, Mapping):
+        raise TypeError(f"sets= is a dict, not a {type(sets).__name__}: sets={{'lr': [0.1, 0.3], 'steps': [10, 20]}}")
     if sum(one is not None for one in (plan, command, entry)) > 1:
         raise PlanError("give a plan, a command or an entry, not several: a plan's stages have commands of their own")
+    if plan is None:
+        check_known(run, options, STAGE, "for the jobs: sets")
     if plan is not None:
         if options or sets:
             wrong = next(iter(options or {"sets": sets}))
@@ -226,6 +228,7 @@ def map(
     nothing and returns None.
     """
     words, listed = _inputs(inputs)
+    check_known(map, options, MAP, "for the model: args")
     settings: Dict[str, Any] = {"out": os.fspath(out), "decode": decode, "batch": batch, "format": format}
     settings.update(gpus=_gpus(gpus), lanes=lanes, wait=wait_for, python=python or sys.executable or None, **options)
     settings["set"] = words_of(args, set)

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Dict, List, Optional, Tuple
 
+from ._advice import in_python
 from ._target import cells_in
 
 __all__ = ["OWN_FAILURES", "JobState", "MapState", "RunState", "seconds_of"]
@@ -118,6 +119,7 @@ class RunState:
         time = seconds_of(event["time"])
         self.last = time
         self.started = time if self.started is None else self.started
+        event = {**event, **{key: self._in_python(event[key]) for key in ("because", "message") if event.get(key)}}
         job = self.jobs.get(event.get("job", ""))
         a_map = self.maps.get(event.get("stage", ""))
         if kind in ("run_started", "run_resumed"):
@@ -135,6 +137,11 @@ class RunState:
             _on_job(job, kind, event, time)
         elif a_map is not None:
             _on_map(a_map, kind, event)
+
+    def _in_python(self, text: str) -> str:
+        """What the program advises. To mend what is written out from a cell takes a new run."""
+        text = in_python(text, run=True)
+        return text.replace("then `.resume(failed=True)`", "then begin a new run") if self.from_cells else text
 
 
 def _on_job(job: JobState, kind: str, event: Dict[str, Any], time: float) -> None:
