@@ -232,6 +232,13 @@ class Notebooks(WithGpulane):
         self.assertIn("%%writefile lookup.py", said.error)
         self.assertFalse((self.folder / "never").exists())
 
+    def test_what_only_a_notebook_can_do_is_named(self) -> None:
+        for body, name in (("display(texts)", "display"), ("!ls", "get_ipython"), ("%timeit 1", "get_ipython")):
+            self.kernel.run(f"def shows(texts):\n    {body}\n    return [open for text in texts]")
+            said = self.kernel.run('gpulane.map(shows, ".", out="never")')
+            self.assertRegex(said.error, rf"uses what only this notebook has: {name}( \(also behind `!` and `%`\))?\.")
+        self.assertFalse((self.folder / "never").exists())
+
     def test_what_was_mended_in_its_cell_is_not_what_is_resumed(self) -> None:
         define = "def main(config, out):\n    raise ValueError('{0}')"
         self.kernel.run(define.format("first"))

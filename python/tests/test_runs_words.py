@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import errno
 import importlib.util
 import json
@@ -284,6 +285,16 @@ class Targets(InAFolder):
         )
         known = {"table": {}, "mine": 3, "Base": type("Base", (), {"__module__": "__main__"})}
         self.assertEqual(_imports(source, known)[1], ["Base", "mine", "nowhere", "table"])
+
+    def test_builtins_are_those_of_every_python(self) -> None:
+        def mine() -> None: ...
+
+        mine.__module__ = "__main__"
+        source = "def f(x):\n    display(sum(x), len(x), open)\n    return get_ipython()\n"
+        with mock.patch.object(builtins, "display", print, create=True):
+            found = _imports(source, {"sum": mine, "open": mock.Mock(), "get_ipython": object()})
+        self.assertEqual(found, ("", ["display", "get_ipython (also behind `!` and `%`)", "sum"]))
+        self.assertEqual(_imports(source, {"open": mine})[1][-1], "open")
 
 
 class Binaries(InAFolder):

@@ -179,13 +179,22 @@ def _files(model: Any) -> Iterator[str]:
 def _imports(source: str, known: Any) -> Tuple[str, List[str]]:
     """The imports the source needs before it, and the names that cannot be had by importing."""
     lines, unsafe = [], []
-    for name in sorted(_free(symtable.symtable(source, "<cell>", "exec")) - set(dir(builtins))):
+    for name in sorted(_free(symtable.symtable(source, "<cell>", "exec"))):
         line = _import_of(name, known.get(name)) if name in known else None
-        if line is None:
-            unsafe.append(name)
-        else:
+        if line is not None:
             lines.append(line)
+        elif not _is_builtin(name, known):
+            unsafe.append(f"{name} (also behind `!` and `%`)" if name == "get_ipython" else name)
     return "\n".join(lines), unsafe
+
+
+def _is_builtin(name: str, known: Any) -> bool:
+    """Whether every Python has this under its name. IPython adds `display` and `get_ipython` to the builtins, and has
+    an `open` of its own among the notebook's names."""
+    if not hasattr(builtins, name) or name in ("display", "get_ipython"):
+        return False
+    stands_in = name == "open" and getattr(known.get(name), "__module__", "") != "__main__"
+    return name not in known or stands_in or known[name] is getattr(builtins, name)
 
 
 def _free(table: symtable.SymbolTable) -> Set[str]:
