@@ -84,6 +84,18 @@ class Sweeps(WithGpulane):
         self.assertEqual(repr(again), repr(sweep))
         self.assertEqual(repr(again), f"<gpulane run {sweep.name!r}: failed, 1 of 2 jobs succeeded, 1 failed, here>")
 
+    def test_a_run_is_opened_by_the_beginning_of_its_name(self) -> None:
+        for name in ("early", "early-2", "late"):
+            run(command=["true"], gpus="none", run_dir=f"runs/{name}", quiet=True)
+        self.assertEqual([Run(text).path.name for text in ("la", "early", "runs/late")], ["late", "early", "late"])
+        for text, why in (
+            ("ea", "may be one of several runs: early, early-2"),
+            ("latte", "there is no run 'latte', and none under runs begins so; did you mean 'late'"),
+            ("runs", "runs is no run of gpulane: it has no plan.json"),
+        ):
+            with self.assertRaisesRegex(FileNotFoundError, why):
+                Run(text)
+
     def test_what_failed_is_run_again_when_asked_for(self) -> None:
         sweep = self.sweep()
         sweep.resume(quiet=True)

@@ -17,7 +17,7 @@ from ._binary import binary
 from ._child import Child
 from ._errors import GpulaneError, RunFailed
 from ._html import card
-from ._journal import Journal, is_live, plan_of
+from ._journal import Journal, find_run, is_live, plan_of
 from ._options import RESUME, check_known, nearest
 from ._results import failed_items, flat, form_of, last_line, last_metrics, map_rows, shaped
 from ._show import BETWEEN_S, View, cell, view_of, warn
@@ -54,7 +54,8 @@ class Job:
 
 
 class Run:
-    """A run of gpulane, by its directory. Live or finished, started here or elsewhere.
+    """A run of gpulane, by its directory or the beginning of its name under `runs`. Live or finished, started here or
+    elsewhere.
 
     A run that was started here ends with this Python, however that ends, and can then be resumed; so it does when
     waiting for it is interrupted, or when a `with` block is left by an exception. One that was started elsewhere is
@@ -63,7 +64,7 @@ class Run:
 
     def __init__(self, path: Union[str, Path]) -> None:
         # A notebook may change its directory.
-        self.path = Path(path).absolute()
+        self.path = find_run(path).absolute()
         self._plan = plan_of(self.path)
         self._journal = Journal(self.path / "journal.jsonl")
         self._known = RunState(self._plan)
