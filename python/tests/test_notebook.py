@@ -160,6 +160,19 @@ class Notebooks(WithGpulane):
         resumed = self.kernel.run('_runs.Run("slow").resume().state')
         self.assertEqual((resumed.error, resumed.result), ("", "'succeeded'"))
 
+    def test_a_run_that_takes_its_time_to_stop_says_so(self) -> None:
+        request = self.kernel.begin(
+            """
+            stubborn = "trap '' TERM INT; : > runs-now; while :; do sleep 0.1; done"
+            gpulane.run(command=["sh", "-c", stubborn], gpus="none", grace="2s")
+            """
+        )
+        until((self.folder / "runs-now").exists, "the job runs")
+        said = self.kernel.finish(request, on_card=self.kernel.manager.interrupt_kernel)
+        told = [html for html in said.html if "interrupt again to kill them at once" in html]
+        self.assertTrue(told and all("stopping" in html for html in told), said.html)
+        self.assertNotIn("interrupt again", said.html[-1])
+
     def test_a_killed_kernel_leaves_nothing(self) -> None:
         self.sleepers()
         os.kill(self.kernel.pid, signal.SIGKILL)

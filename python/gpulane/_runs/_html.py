@@ -47,6 +47,8 @@ def card(
     if state.lone_map is None:
         parts += _jobs(state, live)
     parts += [row for each in state.maps.values() for row in _map(each, maps.get(each.stage), state)]
+    if phase == "stopping":
+        parts.append(f'<div style="color:{WARN}">its jobs are asked to end; interrupt again to kill them at once</div>')
     if live and state.held:
         parts.append(f'<div style="color:{WARN}">waiting: {escape(state.held)}</div>')
     parts += _lanes(state, live, now)

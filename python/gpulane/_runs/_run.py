@@ -303,9 +303,7 @@ class Run:
 
     def _stop(self, child: Child, view: View) -> None:
         self._stopping = True
-        with contextlib.suppress(Exception):
-            view.tick()
-        child.end()
+        child.end(meanwhile=view.tick)
 
     def _look(self) -> RunState:
         """How it stands, with everything the journal has by now."""
