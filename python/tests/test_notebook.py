@@ -245,6 +245,14 @@ class Notebooks(WithGpulane):
         self.assertIn("%%writefile lookup.py", said.error)
         self.assertFalse((self.folder / "never").exists())
 
+    def test_a_cell_magic_that_hides_a_definition_is_named(self) -> None:
+        self.kernel.run("%%time\ndef timed(config, out): ...")
+        said = self.kernel.run("gpulane.run(entry=timed)")
+        self.assertIn(
+            "its source is not known here; a cell magic such as %%time on top of its cell hides it", said.error
+        )
+        self.assertIn("Jobs are other processes and load their function from a file", said.error)
+
     def test_what_only_a_notebook_can_do_is_named(self) -> None:
         for body, name in (("display(texts)", "display"), ("!ls", "get_ipython"), ("%timeit 1", "get_ipython")):
             self.kernel.run(f"def shows(texts):\n    {body}\n    return [open for text in texts]")

@@ -446,6 +446,27 @@ class Scripts(WithGpulane):
         self.assertIn("would come to this very call (line 10)", said.stderr)
         self.assertFalse((self.folder / "out").exists())
 
+    def test_a_script_that_is_no_file(self) -> None:
+        text = f"""
+            import sys
+            sys.path.insert(0, {str(ROOT / "python")!r})
+            import gpulane
+            def main(config, out): return gpulane
+            gpulane.{{}}
+        """
+        for call, told in (
+            ("run(entry=main)", "Jobs are other .* function from a file. Put the function .* into a file main.py and"),
+            (
+                "map(main, '.', out='never')",
+                "Workers are other .* model from a file. Put the model .* give 'main.py:main'",
+            ),
+        ):
+            said = subprocess.run(
+                [sys.executable, "-"], input=textwrap.dedent(text).format(call), capture_output=True, text=True
+            )
+            self.assertRegex(said.stderr, f"gpulane.ModelNotInFile: main is in no file, and its source is not.*{told}")
+            self.assertNotIn("%%", said.stderr)
+
 
 class Interrupts(unittest.TestCase):
     def test_one_that_comes_while_a_process_is_started_waits(self) -> None:

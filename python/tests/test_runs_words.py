@@ -21,7 +21,7 @@ from gpulane._runs._html import card
 from gpulane._runs._journal import Journal
 from gpulane._runs._results import flat, form_of, last_line, last_metrics, map_rows, shaped
 from gpulane._runs._state import RunState
-from gpulane._runs._target import _imports, target_of
+from gpulane._runs._target import ENTRY, _imports, target_of
 from gpulane._runs._toml import name_in, toml
 from gpulane._runs._words import clock, lane_label, machine_text
 
@@ -285,6 +285,12 @@ class Targets(InAFolder):
         )
         known = {"table": {}, "mine": 3, "Base": type("Base", (), {"__module__": "__main__"})}
         self.assertEqual(_imports(source, known)[1], ["Base", "mine", "nowhere", "table"])
+
+    def test_a_lambda_is_called_so(self) -> None:
+        nameless = lambda batch: batch  # noqa: E731
+        nameless.__qualname__ = "<lambda>"
+        with self.assertRaisesRegex(ModelNotInFile, "a lambda has no name by which jobs .* the function with `def`$"):
+            target_of(nameless, ENTRY)
 
     def test_builtins_are_those_of_every_python(self) -> None:
         def mine() -> None: ...

@@ -32,7 +32,7 @@ from ._binary import binary
 from ._errors import GpulaneError, PlanError
 from ._options import MAP, RUN, STAGE, check_known
 from ._run import Run, start
-from ._target import target_of
+from ._target import ENTRY, target_of
 from ._toml import name_in, toml
 
 __all__ = ["map", "run"]
@@ -126,7 +126,7 @@ def run(
     elif entry is not None:
         if not (isinstance(entry, (str, os.PathLike)) or inspect.isfunction(entry) or inspect.isclass(entry)):
             raise PlanError(f"entry= is a function, or the text FILE.py:NAME, not {entry!r}")
-        target = target_of(entry)
+        target = target_of(entry, ENTRY)
         # As `python` in a command: the one that runs this.
         options.setdefault("python", sys.executable)
         file = os.path.basename(target.rpartition(":")[0] or target)

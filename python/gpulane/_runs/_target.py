@@ -18,18 +18,30 @@ import symtable
 import sys
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Set, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 from ._errors import ModelNotInFile
 
-__all__ = ["CELLS", "cells_in", "changed", "target_of"]
+__all__ = ["CELLS", "ENTRY", "cells_in", "changed", "target_of"]
 
 CELLS = Path("runs") / "cells"
 """Where models from cells are written to: beside the runs that need them to be resumed."""
 
 
-def target_of(model: Any) -> str:
-    """The model as `gpulane map` takes it."""
+class Use(NamedTuple):
+    """What it is for, in words."""
+
+    who: str
+    """Who loads it."""
+    what: str
+
+
+MODEL = Use("workers", "model")
+ENTRY = Use("jobs", "function")
+
+
+def target_of(model: Any, use: Use = MODEL) -> str:
+    """The model, or a run's entry, as the program takes it."""
     if isinstance(model, (str, os.PathLike)):
         return os.fspath(model)
     if not (inspect.isclass(model) or inspect.isfunction(model)):
@@ -38,24 +50,26 @@ def target_of(model: Any) -> str:
             "Each worker makes an object of its own, so an object cannot be given"
         )
     name = model.__name__
+    if name == "<lambda>":
+        raise ModelNotInFile(f"a lambda has no name by which {use.who} could find it; define the {use.what} with `def`")
     if model.__qualname__ != name:
         raise ModelNotInFile(
-            f"{model.__qualname__} is defined inside something else, where workers cannot find it; "
+            f"{model.__qualname__} is defined inside something else, where {use.who} cannot find it; "
             "move it to the top level of a file"
         )
     module = sys.modules.get(model.__module__)
     file = getattr(module, "__file__", None)
     if file is None or not os.path.isfile(file):
-        return _from_cell(model)
+        return _from_cell(model, use)
     if model.__module__ == "__main__":
-        _refuse_unguarded(file, name)
+        _refuse_unguarded(file, name, use)
     else:
-        _refuse_relative(file, name, model.__module__)
+        _refuse_relative(file, name, model.__module__, use)
     return f"{os.path.abspath(file)}:{name}"
 
 
-def _refuse_unguarded(file: str, name: str) -> None:
-    """Workers import the script. A call that is not guarded would be made again in each of them."""
+def _refuse_unguarded(file: str, name: str, use: Use) -> None:
+    """Other processes import the script. A call that is not guarded would be made again in each of them."""
     frame = inspect.currentframe()
     line = None
     while frame is not None:
@@ -68,33 +82,38 @@ def _refuse_unguarded(file: str, name: str) -> None:
         inside = statement.lineno <= line <= (statement.end_lineno or statement.lineno)
         if inside and not (isinstance(statement, ast.If) and "__name__" in ast.dump(statement.test)):
             raise ModelNotInFile(
-                f"workers import {file} to find {name}, and would come to this very call (line {line}); "
-                'put it under `if __name__ == "__main__":`, or the model into a file of its own'
+                f"{use.who} import {file} to find {name}, and would come to this very call (line {line}); "
+                f'put it under `if __name__ == "__main__":`, or the {use.what} into a file of its own'
             )
 
 
-def _refuse_relative(file: str, name: str, module: str) -> None:
-    """Workers load the file by itself, not as a part of its package."""
+def _refuse_relative(file: str, name: str, module: str, use: Use) -> None:
+    """Other processes load the file by itself, not as a part of its package."""
     for node in ast.walk(ast.parse(Path(file).read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.level > 0:
             raise ModelNotInFile(
-                f"{file} imports from its own package (line {node.lineno}), and workers load it by itself. Write a "
-                f"file, say model.py, with the line `from {module} import {name}`, and give 'model.py:{name}'"
+                f"{file} imports from its own package (line {node.lineno}), and {use.who} load it by itself. Write a "
+                f"file, say its.py, with the line `from {module} import {name}`, and give 'its.py:{name}'"
             )
 
 
-def _from_cell(model: Any) -> str:
+def _from_cell(model: Any, use: Use) -> str:
     """Writes the model of a cell to a file named after what is in it: the same source is the same file, so that a run
     can be resumed, and a changed one is another."""
     name = model.__name__
     source = _source(model)
     if source is None:
-        raise ModelNotInFile(f"{name} is in no file, and its source is not known here. {_advice(name)}")
+        magic = "; a cell magic such as %%time on top of its cell hides it, so define it in a cell without one"
+        why = magic if _in_ipython() else ""
+        raise ModelNotInFile(f"{name} is in no file, and its source is not known here{why}. {_advice(name, use)}")
     imports, unsafe = _imports(source, vars(sys.modules["__main__"]))
     if unsafe:
-        raise ModelNotInFile(
-            f"{name} is defined in a cell and uses what only this notebook has: {', '.join(unsafe)}. {_advice(name)}"
+        where = (
+            "in a cell and uses what only this notebook"
+            if _in_ipython()
+            else "in no file and uses what only this Python"
         )
+        raise ModelNotInFile(f"{name} is defined {where} has: {', '.join(unsafe)}. {_advice(name, use)}")
     text = _text(imports, source)
     folder = CELLS / _mark(text)
     file = folder / f"{_file_name(name)}.py"
@@ -137,13 +156,18 @@ def _mark_now(model: Any, known: Any) -> str:
     return "" if source is None else _mark(_text(_imports(source, known)[0], source))
 
 
-def _advice(name: str) -> str:
+def _advice(name: str, use: Use) -> str:
     file = f"{_file_name(name)}.py"
-    return (
-        "Workers are other processes and load their model from a file. Put the line "
-        f"`%%writefile {file}` on top of a cell with the model and everything it uses, imports too, run it, "
-        f"and give '{file}:{name}'"
-    )
+    all_of_it = f"the {use.what} and everything it uses, imports too,"
+    put = f"Put {all_of_it} into a file {file}"
+    if _in_ipython():
+        put = f"Put the line `%%writefile {file}` on top of a cell with {all_of_it} run it,"
+    who = f"{use.who.capitalize()} are other processes and load their {use.what} from a file"
+    return f"{who}. {put} and give '{file}:{name}'"
+
+
+def _in_ipython() -> bool:
+    return hasattr(builtins, "get_ipython")
 
 
 def _file_name(name: str) -> str:
