@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import io
 import unittest
+import warnings
+from html import escape
 from typing import Any, Callable, Dict
 from unittest import mock
 
 from gpulane._runs import PlanError, Run, map, run
 from gpulane._runs._arguments import words_of
+from gpulane._runs._show import View
 
 from .real_gpulane import WithGpulane
 
@@ -89,6 +92,23 @@ class Inputs(Mapped):
             with self.subTest(nothing=nothing), self.assertRaisesRegex(ValueError, "map has no items"):
                 self.told(*nothing)
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["a.txt", "model.py"])
+
+    def test_texts_that_are_no_files_are_told_how_to_be_items(self) -> None:
+        made = self.told(["a b", "c d"])
+        told = "no such file; texts that are no files need decode='value'"
+        self.assertEqual([row["reason"] for row in made.failed()], [told] * 2)
+        self.assertIn(escape(told), made._card())
+        self.assertEqual(len(self.told(["a b", "c d"], decode="value", out="values").results(as_="list")), 2)
+
+    def test_what_will_be_needed_to_read_results_is_told_at_the_start(self) -> None:
+        for here, format, warned in ((None, None, True), (None, "jsonl", False), (object(), "parquet", False)):
+            with self.subTest(here=here, format=format), warnings.catch_warnings(record=True) as heard:
+                warnings.simplefilter("always")
+                unseen = mock.patch("gpulane._runs._run.view_of", return_value=View())
+                with unseen, mock.patch("importlib.util.find_spec", return_value=here):
+                    self.told(format=format, out=f"out-{format}", quiet=False)
+            self.assertEqual(["needs pyarrow" in str(each.message) for each in heard], [True] if warned else [])
+            self.assertTrue(all(each.filename == __file__ for each in heard))
 
     def test_an_empty_list_beside_others_changes_nothing(self) -> None:
         self.assertEqual([row["item"] for row in self.told([], "a.txt").results(as_="list")], ["a.txt"])

@@ -245,7 +245,8 @@ class Run:
             if job.status == "failed"
         ]
         for each in state.maps.values():
-            found += [{**row, "stage": each.stage} for row in failed_items(self._folder(each))]
+            for row in failed_items(self._folder(each)):
+                found.append({**row, "reason": each.reason(str(row.get("reason"))), "stage": each.stage})
         return found
 
     def logs(self, job: Optional[str] = None, *, stderr: bool = False) -> str:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import inspect
 import os
 import re
 import sys
 import tempfile
 import time
+import warnings
 from pathlib import Path
 from typing import (
     Any,
@@ -239,6 +241,13 @@ def map(
         if dry_run:
             tell(argv, stdin.file)
             return None
+        # Rather now than when hours of work are to be read.
+        if format in (None, "parquet") and not quiet and importlib.util.find_spec("pyarrow") is None:
+            warnings.warn(
+                "results() of Parquet files needs pyarrow, which is not here; format='jsonl' needs nothing",
+                RuntimeWarning,
+                stacklevel=2,
+            )
         begun = start(argv, Path(out), quiet=quiet, stdin=stdin.file)
         return begun.wait() if wait else begun
 

@@ -15,6 +15,8 @@ __all__ = ["OWN_FAILURES", "JobState", "MapState", "RunState", "seconds_of"]
 MAP_COMPLETE = "the map is complete"
 """Why a worker is skipped that its map did not need: it lacks nothing."""
 
+NO_FILE = "no such file"
+
 OWN_FAILURES = ("exit", "signal", "oom", "host_oom")
 """Reasons that are a job's own doing: whatever else ended it, the last line it wrote is no error."""
 
@@ -51,6 +53,8 @@ class MapState:
     stage: str
     lone: bool
     """It is all there is in the run, and its files are in the run directory itself."""
+    listed: bool = False
+    """Its items were given as a list."""
     items: Optional[int] = None
     """`None`: not listed yet."""
     rows: int = 0
@@ -60,6 +64,10 @@ class MapState:
     """Why it could not go on."""
     failures: List[Tuple[str, str]] = field(default_factory=list)
     """The newest items that failed, with their reasons."""
+
+    def reason(self, told: str) -> str:
+        """Why an item failed. Who gives a list of texts may mean them and no files."""
+        return f"{told}; texts that are no files need decode='value'" if self.listed and told == NO_FILE else told
 
 
 class RunState:
@@ -81,7 +89,11 @@ class RunState:
             stage = stages[job["stage"]]["name"]
             self.jobs[f"{stage}/{job['name']}"] = JobState(f"{stage}/{job['name']}", stage, job.get("config") or {})
         self.maps: Dict[str, MapState] = {
-            stage["name"]: MapState(stage["name"], bool(stage["map"].get("lone")))
+            stage["name"]: MapState(
+                stage["name"],
+                bool(stage["map"].get("lone")),
+                any(given.startswith("@") for given in stage["map"].get("input", [])),
+            )
             for stage in stages
             if stage.get("map")
         }
@@ -175,7 +187,7 @@ def _on_map(state: MapState, kind: str, event: Dict[str, Any]) -> None:
     if kind == "map_opened":
         state.items, state.stopped = event.get("items"), None
     elif kind == "item_failed":
-        state.failures = [*state.failures[-4:], (str(event.get("item")), str(event.get("reason")))]
+        state.failures = [*state.failures[-4:], (str(event.get("item")), state.reason(str(event.get("reason"))))]
     elif kind == "batch_committed":
         state.rows += event.get("rows", 0)
         state.failed += event.get("failed", 0)
