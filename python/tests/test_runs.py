@@ -12,7 +12,7 @@ import sys
 import textwrap
 import threading
 import unittest
-from html import escape
+from html import escape, unescape
 from pathlib import Path
 from typing import Optional
 from unittest import mock
@@ -70,6 +70,8 @@ class Sweeps(WithGpulane):
     def test_check_says_what_failed_and_failed_where_to_look(self) -> None:
         sweep = self.sweep()
         with self.assertRaisesRegex(RunFailed, "1 of 2 jobs succeeded, 1 failed\n  run/lr=3: exit code 1: three is"):
+            sweep.check()
+        with self.assertRaisesRegex(RunFailed, r"\nall it said: \.logs\('run/lr=3', stderr=True\)$"):
             sweep.check()
         (failure,) = sweep.failed()
         self.assertEqual((failure["message"], failure["error"]), ("exit code 1", "three is too much"))
@@ -207,6 +209,18 @@ class Maps(WithGpulane):
         self.write("notes/7.txt", "word")
         counted.resume(failed=True, quiet=True)
         self.assertEqual((counted.state, counted.failed(), len(counted.results(as_="list"))), ("succeeded", [], 12))
+
+    def test_a_map_that_is_stopped_says_why_once(self) -> None:
+        for number in range(90):
+            self.write(f"notes/{number}.txt", "")
+        counted = self.count("notes", batch=8, lanes=2, workers=2)
+        reason = "every item so far failed the same way"
+        self.assertEqual(counted._card().count(reason), 1)
+        self.assertIn("Mend the model, then `.resume(failed=True)`; `max_failures=", unescape(counted._card()))
+        with self.assertRaises(RunFailed) as failed:
+            counted.check()
+        self.assertEqual(str(failed.exception).count(reason), 1)
+        self.assertRegex(str(failed.exception), r"notes/\S+ and \d+ more: ZeroDivisionError")
 
     def test_results_of_a_stage_that_is_a_map(self) -> None:
         map_stage = {"model": "count.py:count", "input": ["notes/1*.txt"], "decode": "text", "format": "jsonl"}

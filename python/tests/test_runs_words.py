@@ -131,6 +131,18 @@ class States(unittest.TestCase):
         after(state, {"event": "map_reopened", "stage": "s"}, {"event": "batch_committed", "stage": "s", "rows": 2})
         self.assertEqual((lone.rows, lone.failed, state.phase(False)), (10, 0, "succeeded"))
 
+    def test_a_map_that_goes_on_is_no_longer_stopped(self) -> None:
+        state = after(RunState(plan("w", maps=1)), STARTED, {"event": "map_stopped", "stage": "s", "because": "no"})
+        self.assertEqual(state.maps["s"].stopped, "no")
+        self.assertIsNone(after(state, {"event": "run_resumed"}).maps["s"].stopped)
+
+    def test_what_the_program_advises_is_what_to_do_here(self) -> None:
+        stopped = {"event": "map_stopped", "stage": "s", "because": "Mend it, then `gpulane resume x --failed`"}
+        given = plan("w", maps=1)
+        self.assertEqual(after(RunState(given), stopped).maps["s"].stopped, "Mend it, then `.resume(failed=True)`")
+        given["stages"][0]["map"]["model"] = "runs/cells/0123abcd/words.py:Words"
+        self.assertEqual(after(RunState(given), stopped).maps["s"].stopped, "Mend it, then begin a new run")
+
     def test_events_of_newer_programs_change_nothing(self) -> None:
         state = after(
             RunState(plan("a")), STARTED, {"event": "from_the_future", "job": "s/a"}, {"event": "x", "stage": "q"}

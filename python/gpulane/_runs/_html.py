@@ -26,6 +26,7 @@ DIM = "opacity:.7"
 MOST_LANES = 16
 MOST_FAILURES = 5
 LONGEST_NAME = 72
+LONGEST_REASON = 400
 
 
 def card(
@@ -148,8 +149,14 @@ def _lane(state: RunState, job: JobState, now: float) -> str:
 
 
 def _failures(state: RunState, last_line_of: Callable[[JobState], str]) -> List[str]:
-    """The newest failures, and how to see more of them."""
-    jobs = [job for job in state.jobs.values() if job.status == "failed"]
+    """The newest failures, and how to see more of them. Why a map was stopped is told with the map, not with each of
+    its workers."""
+    told_already = [each.stage for each in state.maps.values() if each.stopped]
+    jobs = [
+        job
+        for job in state.jobs.values()
+        if job.status == "failed" and not (job.reason == "stopped" and job.stage in told_already)
+    ]
     newest = [(job, last_line_of(job)) for job in jobs[-MOST_FAILURES:]]
     told = [
         (job.name, with_error(job.message or "failed", line if job.reason in OWN_FAILURES else ""))
@@ -161,7 +168,7 @@ def _failures(state: RunState, last_line_of: Callable[[JobState], str]) -> List[
         return []
     rows = [
         f'<div style="{MONO}"><span style="color:{BAD}">✗</span> {escape(_short(name))} '
-        f'<span style="{DIM}">{escape(_short(why, 200))}</span></div>'
+        f'<span style="{DIM}">{escape(_short(why, LONGEST_REASON))}</span></div>'
         for name, why in told
     ]
     count = len(jobs) + sum(each.failed for each in state.maps.values())

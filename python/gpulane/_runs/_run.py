@@ -30,6 +30,7 @@ __all__ = ["Job", "Run", "start"]
 FRESH_S = 10.0
 """A feeder's word on how its map does, when it is older than this, is none."""
 NOTHING_TO_DO = 4
+MOST_REASONS = 5
 
 
 @dataclass(frozen=True)
@@ -146,10 +147,11 @@ class Run:
         state = self.state
         if state == "succeeded":
             return self
-        lines = [f"{self._place()}: {state}, {self._counted()}"]
-        for failure in self.failed()[:5]:
-            why = with_error(failure.get("message") or failure["reason"], failure.get("error") or "")
-            lines.append(f"  {failure.get('job') or failure.get('item')}: {why}")
+        failures = self.failed()
+        lines = [f"{self._place()}: {state}, {self._counted()}", *_reasons(failures)]
+        errors = [failure["job"] for failure in failures if failure.get("error")]
+        if errors:
+            lines.append(f"all it said: .logs({errors[0]!r}, stderr=True)")
         if self._child is not None and self._child.ended.is_set() and self._child.code not in (0, 3):
             lines.append(in_python(self._child.said, run=True))
         raise RunFailed("\n".join(filter(None, lines)))
@@ -421,3 +423,15 @@ def start(argv: List[str], path: Path, *, quiet: bool, **how: Any) -> Run:
 
 def _step(deadline: Optional[float]) -> float:
     return BETWEEN_S if deadline is None else max(0.0, min(BETWEEN_S, deadline - time.monotonic()))
+
+
+def _reasons(failures: List[Dict[str, Any]]) -> List[str]:
+    """A line for each of the first reasons, with who failed for it."""
+    told: Dict[str, List[str]] = {}
+    for each in failures:
+        why = with_error(each.get("message") or each["reason"], each.get("error") or "")
+        told.setdefault(why, []).append(str(each.get("job") or each.get("item")))
+    return [
+        f"  {names[0]}{f' and {number(len(names) - 1)} more' if len(names) > 1 else ''}: {why}"
+        for why, names in list(told.items())[:MOST_REASONS]
+    ]

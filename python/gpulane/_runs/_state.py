@@ -137,6 +137,8 @@ class RunState:
         if kind in ("run_started", "run_resumed"):
             self.machine = event.get("machine") or {}
             self.finished, self.interrupted, self.held = False, None, None
+            for each in self.maps.values():
+                each.stopped = None
         elif kind == "run_finished":
             self.finished = True
         elif kind == "run_interrupted":
