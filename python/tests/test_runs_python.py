@@ -21,11 +21,12 @@ QUIET: Dict[str, Any] = {"gpus": "none", "quiet": True}
 class Words(unittest.TestCase):
     def test_commands_and_options_become_calls_and_arguments(self) -> None:
         for said, told in (
-            ("error: a is wrong\n\nerror: b is", "a is wrong\n\nb is"),
+            ("error: a is wrong\n\nerror: b is", "a is wrong\n\nerror: b is"),
             ("use --gpus none or --gpus sim:8x24GiB", "use gpus='none' or gpus='sim:8x24GiB'"),
             ("`--max-failures 100%` goes on", "`max_failures='100%'` goes on"),
             ("hint: choose another --run-dir, or empty it", "hint: choose another run_dir=, or empty it"),
             ("write --ring 64MiB or more, --batch 28 or less", "write ring='64MiB' or more, batch=28 or less"),
+            ("--gpus nvne: `nvne` is no GPU", "gpus='nvne': `nvne` is no GPU"),
             ("none came free (--wait)", "none came free (wait_for=)"),
             (
                 "invalid value 'a' for '--lanes <N>': no\n\nFor more information, try '--help'.",
@@ -92,6 +93,8 @@ class Refusals(WithGpulane):
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["a.txt", "model.py"])
         with self.assertRaisesRegex(TypeError, "resume.. got an .* 'nobatch'; did you mean 'batch'"):
             self.mapped().resume(nobatch=3)
+        with self.assertRaisesRegex(TypeError, "'faild'; did you mean 'failed'"):
+            Run("out").resume(faild=True)
 
     def test_what_is_known_is_what_the_program_takes(self) -> None:
         ours = {"out", "decode", "batch", "format", "set", "gpus", "lanes", "python", "wait", "dry-run"}

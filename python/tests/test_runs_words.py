@@ -140,6 +140,8 @@ class States(unittest.TestCase):
         stopped = {"event": "map_stopped", "stage": "s", "because": "Mend it, then `gpulane resume x --failed`"}
         given = plan("w", maps=1)
         self.assertEqual(after(RunState(given), stopped).maps["s"].stopped, "Mend it, then `.resume(failed=True)`")
+        failed = {"event": "job_failed", "job": "s/w", "attempt": 1, "reason": "exit", "message": "no --out"}
+        self.assertEqual(after(RunState(given), failed).jobs["s/w"].message, "exit: no --out", "the job's own words")
         given["stages"][0]["map"]["model"] = "runs/cells/0123abcd/words.py:Words"
         self.assertEqual(after(RunState(given), stopped).maps["s"].stopped, "Mend it, then begin a new run")
 

@@ -18,12 +18,13 @@ _RESUME = re.compile(r"`gpulane resume (\S[^`]*?)((?: --[a-z-]+)*)`")
 _LOGS = re.compile(r"`gpulane logs (\S[^`]*) ([^` ]+)`")
 _THERE = re.compile(r"continue (?:it|that run) with `gpulane resume ([^`]+)`, or")
 _SHELLS = (
-    (re.compile(r"^error: ", re.MULTILINE), ""),
+    (re.compile(r"\Aerror: "), ""),  # The exception says it.
     (re.compile(r"\n+(?:Usage: .*|For more information, try '--help'\.)"), ""),
     # Where in the command line it is: nobody has typed one.
     (re.compile(r"\n *--> command line:.*(?:\n *\d* *\|.*)*"), ""),
     (re.compile(r", and quote globs so that the shell leaves them alone"), ""),
     (re.compile(r"'(--[a-z-]+) <[^>]*>'"), r"\1"),
+    (re.compile(r"--gpus ([^\s:]+): "), r"gpus='\1': "),
     (re.compile(r": `gpulane (?:map|run) [^`]* ANOTHER`"), ""),
     (re.compile(r"`?--set (\w+)=([^\s`]+)`?"), r"args={'\1': \2}"),
     (re.compile(r"`?--set\b`?"), "args="),

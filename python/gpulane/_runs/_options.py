@@ -68,11 +68,10 @@ RESUME = (
 
 def check_known(call: Callable[..., Any], given: Mapping[str, Any], known: Iterable[str], where: str = "") -> None:
     """Refuses, as Python itself would, what the call does not take; `where`: what else takes such names."""
-    own = [name for name, each in inspect.signature(call).parameters.items() if each.kind is each.KEYWORD_ONLY]
     for name in given:
         if name not in known:
             other = f" ({where}={{{name!r}: …}})" if where else ""
-            near = nearest(name, [*own, *known])
+            near = nearest(name, [*inspect.signature(call).parameters, *known])
             raise TypeError(f"{call.__name__}() got an unexpected keyword argument {name!r}{near}{other}")
 
 

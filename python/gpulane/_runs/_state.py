@@ -131,7 +131,10 @@ class RunState:
         time = seconds_of(event["time"])
         self.last = time
         self.started = time if self.started is None else self.started
-        event = {**event, **{key: self._in_python(event[key]) for key in ("because", "message") if event.get(key)}}
+        # A message is the job's own text, unless its map was stopped.
+        advice = "message" if event.get("reason") == "stopped" else "because"
+        if event.get(advice):
+            event = {**event, advice: self._in_python(event[advice])}
         job = self.jobs.get(event.get("job", ""))
         a_map = self.maps.get(event.get("stage", ""))
         if kind in ("run_started", "run_resumed"):
