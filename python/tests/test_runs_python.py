@@ -93,6 +93,7 @@ class Refusals(WithGpulane):
         self.assertEqual(sorted(path.name for path in self.folder.iterdir()), ["a.txt", "model.py"])
         with self.assertRaisesRegex(TypeError, "resume.. got an .* 'nobatch'; did you mean 'batch'"):
             self.mapped().resume(nobatch=3)
+        self.assertTrue(Run("out").resume(wait_for="1h").ok, "as of run and map")
         with self.assertRaisesRegex(TypeError, "'faild'; did you mean 'failed'"):
             Run("out").resume(faild=True)
 

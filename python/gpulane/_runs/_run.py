@@ -6,6 +6,7 @@ import contextlib
 import json
 import threading
 import time
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -20,7 +21,7 @@ from ._html import card
 from ._journal import Journal, find_run, is_live, plan_of
 from ._options import RESUME, check_known, nearest
 from ._results import failed_items, flat, form_of, last_line, last_metrics, map_rows, shaped
-from ._show import BETWEEN_S, View, cell, view_of, warn
+from ._show import BETWEEN_S, View, cell, view_of
 from ._state import OWN_FAILURES, JobState, MapState, RunState
 from ._target import cells_in, changed
 from ._words import number, plural, with_error
@@ -177,9 +178,17 @@ class Run:
             raise GpulaneError(in_python(said, run=True))
         return self
 
-    def resume(self, failed: bool = False, *, wait: bool = True, quiet: bool = False, **options: Any) -> Run:
+    def resume(
+        self,
+        failed: bool = False,
+        *,
+        wait: bool = True,
+        wait_for: Optional[str] = None,
+        quiet: bool = False,
+        **options: Any,
+    ) -> Run:
         """Goes on with what has not ended; `failed`: also with what failed or was skipped. Where there is nothing to do
-        it returns at once. `wait` and `quiet` as in `gpulane.run`.
+        it returns at once. `wait`, `wait_for` and `quiet` as in `gpulane.run`.
 
             counts.resume(failed=True, batch=8)            # what failed once more, in smaller batches from now on
             counts.resume(accept_changes=True)             # although the map's model or inputs have changed
@@ -191,12 +200,14 @@ class Run:
         """
         check_known(self.resume, options, RESUME)
         for name in changed(cells_in(self._plan)) if self.state != "succeeded" else []:
-            warn(
+            warnings.warn(
                 f"{name} is not what it was when this run began, and the run goes on with the old one. For the new "
                 "one begin a new run; or put it into a file with %%writefile, which can be mended and resumed",
+                RuntimeWarning,
                 stacklevel=2,
             )
-        argv = [binary(), "resume", "--json", *(["--failed"] if failed else []), *flags(options), "--", str(self.path)]
+        words = flags({"failed": failed, "wait": wait_for, **options})
+        argv = [binary(), "resume", "--json", *words, "--", str(self.path)]
         child = begin(argv)
         if child.code == NOTHING_TO_DO and not child.heard:
             return self

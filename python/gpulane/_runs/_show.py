@@ -9,7 +9,6 @@ import importlib
 import subprocess
 import sys
 import time
-import warnings
 from typing import TYPE_CHECKING, Any, Optional
 
 from ._binary import binary, environment
@@ -18,7 +17,7 @@ from ._child import interrupts_later
 if TYPE_CHECKING:
     from ._run import Run
 
-__all__ = ["Quiet", "View", "cell", "view_of", "warn"]
+__all__ = ["Quiet", "View", "cell", "view_of"]
 
 BETWEEN_S = 0.2
 """A card is drawn at most five times a second,"""
@@ -148,12 +147,6 @@ def cell() -> Optional[int]:
     """The number of the notebook's cell that is running, if one is."""
     shell = _kernel()
     return None if shell is None else int(shell.execution_count)
-
-
-def warn(text: str, stacklevel: int) -> None:
-    """A warning at the user's line, each time: all cells of a notebook begin at line 1 and would be one place."""
-    with warnings.catch_warnings():  # It makes Python forget what it has warned of.
-        warnings.warn(text, RuntimeWarning, stacklevel=stacklevel + 1)
 
 
 def _kernel() -> Any:

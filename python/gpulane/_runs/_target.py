@@ -93,7 +93,7 @@ def _refuse_relative(file: str, name: str, module: str, use: Use) -> None:
         if isinstance(node, ast.ImportFrom) and node.level > 0:
             raise ModelNotInFile(
                 f"{file} imports from its own package (line {node.lineno}), and {use.who} load it by itself. Write a "
-                f"file, say its.py, with the line `from {module} import {name}`, and give 'its.py:{name}'"
+                f"file, say {use.what}.py, with the line `from {module} import {name}`, and give '{use.what}.py:{name}'"
             )
 
 
