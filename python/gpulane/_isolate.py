@@ -28,6 +28,8 @@ class StageDied(RuntimeError):
     """The process of an isolated stage ended without an answer: killed, out of memory, or by `os._exit`. The message
     says how."""
 
+    __module__ = "gpulane"  # Where it is imported from, and what a traceback shows.
+
 
 class RemoteTraceback(Exception):
     """The traceback in the other process, shown as the cause of its exception."""

@@ -123,6 +123,9 @@ class Notebooks(WithGpulane):
             """
         )
         self.assertEqual((said.error, len(said.displays)), ("", 1))
+        self.assertRegex(
+            said.displays[0], "^<gpulane run 'sh': (starting|running), 0 of 4 jobs", "where HTML is not shown"
+        )
         self.assertGreater(len(said.html), 2, "it grew in place")
         self.assertTrue(any("2 running" in html and "lane 1" in html for html in said.html), "lanes were shown")
         self.assertIn("3 succeeded · 1 failed of 4 jobs", said.html[-1])
@@ -149,7 +152,7 @@ class Notebooks(WithGpulane):
 
     def test_a_plan_with_a_mistake_is_an_error_with_its_place(self) -> None:
         said = self.kernel.run('gpulane.run({"name": "x", "stage": [{"name": "s", "comand": ["true"]}]})')
-        self.assertIn("PlanError: error: unknown key `comand` in a stage, did you mean `command`?", said.error)
+        self.assertIn("PlanError: unknown key `comand` in a stage, did you mean `command`?", said.error)
         self.assertEqual(said.html, [])
 
     def test_an_interrupt_ends_all_children_and_the_run_can_be_resumed(self) -> None:
@@ -159,6 +162,19 @@ class Notebooks(WithGpulane):
         until(lambda: not processes(self.folder / "slow"), "nothing is left")
         resumed = self.kernel.run('_runs.Run("slow").resume().state')
         self.assertEqual((resumed.error, resumed.result), ("", "'succeeded'"))
+
+    def test_a_run_that_takes_its_time_to_stop_says_so(self) -> None:
+        request = self.kernel.begin(
+            """
+            stubborn = "trap '' TERM INT; : > runs-now; while :; do sleep 0.1; done"
+            gpulane.run(command=["sh", "-c", stubborn], gpus="none", grace="2s")
+            """
+        )
+        until((self.folder / "runs-now").exists, "the job runs")
+        said = self.kernel.finish(request, on_card=self.kernel.manager.interrupt_kernel)
+        told = [html for html in said.html if "interrupt again to kill them at once" in html]
+        self.assertTrue(told and all("stopping" in html for html in told), said.html)
+        self.assertNotIn("interrupt again", said.html[-1])
 
     def test_a_killed_kernel_leaves_nothing(self) -> None:
         self.sleepers()
@@ -232,6 +248,38 @@ class Notebooks(WithGpulane):
         self.assertIn("%%writefile lookup.py", said.error)
         self.assertFalse((self.folder / "never").exists())
 
+    def test_a_cell_magic_that_hides_a_definition_is_named(self) -> None:
+        self.kernel.run("%%time\ndef timed(config, out): ...")
+        said = self.kernel.run("gpulane.run(entry=timed)")
+        self.assertIn(
+            "its source is not known here; a cell magic such as %%time on top of its cell hides it", said.error
+        )
+        self.assertIn("Jobs are other processes and load their function from a file", said.error)
+
+    def test_what_only_a_notebook_can_do_is_named(self) -> None:
+        for body, name in (("display(texts)", "display"), ("!ls", "get_ipython"), ("%timeit 1", "get_ipython")):
+            self.kernel.run(f"def shows(texts):\n    {body}\n    return [open for text in texts]")
+            said = self.kernel.run('gpulane.map(shows, ".", out="never")')
+            self.assertRegex(said.error, rf"uses what only this notebook has: {name}( \(also behind `!` and `%`\))?\.")
+        self.assertFalse((self.folder / "never").exists())
+
+    def test_what_was_mended_in_its_cell_is_not_what_is_resumed(self) -> None:
+        define = "def main(config, out):\n    raise ValueError('{0}')"
+        self.kernel.run(define.format("first"))
+        begun = self.kernel.run('run = gpulane.run(entry=main, gpus="none")')
+        self.assertIn("exit code 1: ValueError: first", begun.html[-1])
+        self.assertIn("it goes on with main as it was: if you mend that, begin a new run", begun.html[-1])
+        same = self.kernel.run("_ = run.resume(failed=True)")
+        self.assertEqual((same.error, same.text), ("", ""), "nothing has changed")
+        self.kernel.run(define.format("second"))
+        for _ in range(2):
+            said = self.kernel.run("_ = run.resume(failed=True)")
+            self.assertEqual(said.error, "")
+            self.assertIn(
+                "main is not what it was when this run began, and the run goes on with the old one", said.text
+            )
+            self.assertIn("ValueError: first", said.html[-1])
+
     @unittest.skipUnless(importlib.util.find_spec("pandas"), "pandas is not installed")
     def test_results_are_a_table(self) -> None:
         self.kernel.run('run = gpulane.run(command=["true"], sets={"lr": [1, 2]}, gpus="none", quiet=True)')
@@ -259,13 +307,14 @@ class Shown(WithGpulane):
         text = (ROOT / "docs" / "notebooks.md").read_text(encoding="utf-8")
         cells = re.findall(r"^```python\n(.*?)^```$", text, re.MULTILINE | re.DOTALL)
         self.assertGreater(len(cells), 5)
-        kernel = Kernel()
-        self.addCleanup(kernel.close)
-        said = []
-        for cell in cells:
-            said.append(kernel.run(cell))
-            self.assertEqual(said[-1].error, "", cell)
-        self.assertTrue(any("uses what only this notebook has: scale." in each.text for each in said))
+        for _ in range(2):  # "Restart and run all" works as well.
+            kernel = Kernel()
+            self.addCleanup(kernel.close)
+            said = []
+            for cell in cells:
+                said.append(kernel.run(cell))
+                self.assertEqual(said[-1].error, "", cell)
+            self.assertTrue(any("uses what only this notebook has: scale." in each.text for each in said))
 
     def test_the_example(self) -> None:
         import nbclient
@@ -274,7 +323,8 @@ class Shown(WithGpulane):
         notebook = nbformat.read(ROOT / "examples" / "notebook.ipynb", as_version=4)
         self.assertEqual([cell for cell in notebook.cells if cell.get("outputs")], [], "it is kept without outputs")
         with mock.patch.dict(os.environ, PYTHONPATH=str(ROOT / "python"), IPYTHONDIR=str(self.folder / "ipython")):
-            nbclient.NotebookClient(notebook, timeout=PATIENCE_S, kernel_name="python3").execute()
+            for _ in range(2):
+                nbclient.NotebookClient(notebook, timeout=PATIENCE_S, kernel_name="python3").execute()
         cards = [out for cell in notebook.cells for out in cell.get("outputs", []) if out.output_type == "display_data"]
         self.assertEqual(["succeeded" in card.data["text/html"] for card in cards], [True, True])
 

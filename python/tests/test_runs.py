@@ -12,6 +12,7 @@ import sys
 import textwrap
 import threading
 import unittest
+from html import escape, unescape
 from pathlib import Path
 from typing import Optional
 from unittest import mock
@@ -68,10 +69,15 @@ class Sweeps(WithGpulane):
 
     def test_check_says_what_failed_and_failed_where_to_look(self) -> None:
         sweep = self.sweep()
-        with self.assertRaisesRegex(RunFailed, "1 of 2 jobs succeeded, 1 failed\n  run/lr=3: exit code 1"):
+        with self.assertRaisesRegex(RunFailed, "1 of 2 jobs succeeded, 1 failed\n  run/lr=3: exit code 1: three is"):
+            sweep.check()
+        with self.assertRaisesRegex(RunFailed, r"\nall it said: \.logs\('run/lr=3', stderr=True\)$"):
             sweep.check()
         (failure,) = sweep.failed()
+        self.assertEqual((failure["message"], failure["error"]), ("exit code 1", "three is too much"))
         self.assertEqual(failure["log"].read_text(), "three is too much\n")
+        self.assertIn("exit code 1: three is too much", sweep._card())
+        self.assertIn(escape(".logs('run/lr=3', stderr=True)"), sweep._card())
 
     def test_a_run_opened_by_its_directory_says_the_same(self) -> None:
         sweep = self.sweep(run_dir="here")
@@ -79,6 +85,18 @@ class Sweeps(WithGpulane):
         self.assertEqual(again.results(as_="list"), sweep.results(as_="list"))
         self.assertEqual(repr(again), repr(sweep))
         self.assertEqual(repr(again), f"<gpulane run {sweep.name!r}: failed, 1 of 2 jobs succeeded, 1 failed, here>")
+
+    def test_a_run_is_opened_by_the_beginning_of_its_name(self) -> None:
+        for name in ("early", "early-2", "late"):
+            run(command=["true"], gpus="none", run_dir=f"runs/{name}", quiet=True)
+        self.assertEqual([Run(text).path.name for text in ("la", "early", "runs/late")], ["late", "early", "late"])
+        for text, why in (
+            ("ea", "may be one of several runs: early, early-2"),
+            ("latte", "there is no run 'latte', and none under runs begins so; did you mean 'late'"),
+            ("runs", "runs is no run of gpulane: it has no plan.json"),
+        ):
+            with self.assertRaisesRegex(FileNotFoundError, why):
+                Run(text)
 
     def test_what_failed_is_run_again_when_asked_for(self) -> None:
         sweep = self.sweep()
@@ -191,6 +209,18 @@ class Maps(WithGpulane):
         self.write("notes/7.txt", "word")
         counted.resume(failed=True, quiet=True)
         self.assertEqual((counted.state, counted.failed(), len(counted.results(as_="list"))), ("succeeded", [], 12))
+
+    def test_a_map_that_is_stopped_says_why_once(self) -> None:
+        for number in range(90):
+            self.write(f"notes/{number}.txt", "")
+        counted = self.count("notes", batch=8, lanes=2, workers=2)
+        reason = "every item so far failed the same way"
+        self.assertEqual(counted._card().count(reason), 1)
+        self.assertIn("Mend the model, then `.resume(failed=True)`; `max_failures=", unescape(counted._card()))
+        with self.assertRaises(RunFailed) as failed:
+            counted.check()
+        self.assertEqual(str(failed.exception).count(reason), 1)
+        self.assertRegex(str(failed.exception), r"notes/\S+ and \d+ more: ZeroDivisionError")
 
     def test_results_of_a_stage_that_is_a_map(self) -> None:
         map_stage = {"model": "count.py:count", "input": ["notes/1*.txt"], "decode": "text", "format": "jsonl"}
@@ -429,6 +459,27 @@ class Scripts(WithGpulane):
         said = self.script("if True:")
         self.assertIn("would come to this very call (line 10)", said.stderr)
         self.assertFalse((self.folder / "out").exists())
+
+    def test_a_script_that_is_no_file(self) -> None:
+        text = f"""
+            import sys
+            sys.path.insert(0, {str(ROOT / "python")!r})
+            import gpulane
+            def main(config, out): return gpulane
+            gpulane.{{}}
+        """
+        for call, told in (
+            ("run(entry=main)", "Jobs are other .* function from a file. Put the function .* into a file main.py and"),
+            (
+                "map(main, '.', out='never')",
+                "Workers are other .* model from a file. Put the model .* give 'main.py:main'",
+            ),
+        ):
+            said = subprocess.run(
+                [sys.executable, "-"], input=textwrap.dedent(text).format(call), capture_output=True, text=True
+            )
+            self.assertRegex(said.stderr, f"gpulane.ModelNotInFile: main is in no file, and its source is not.*{told}")
+            self.assertNotIn("%%", said.stderr)
 
 
 class Interrupts(unittest.TestCase):

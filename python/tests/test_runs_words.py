@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import builtins
 import errno
 import importlib.util
 import json
@@ -18,9 +19,9 @@ from gpulane._runs._begin import flags
 from gpulane._runs._binary import binary, environment, not_startable
 from gpulane._runs._html import card
 from gpulane._runs._journal import Journal
-from gpulane._runs._results import flat, form_of, last_metrics, map_rows, shaped
+from gpulane._runs._results import flat, form_of, last_line, last_metrics, map_rows, shaped
 from gpulane._runs._state import RunState
-from gpulane._runs._target import _imports, target_of
+from gpulane._runs._target import ENTRY, _imports, target_of
 from gpulane._runs._toml import name_in, toml
 from gpulane._runs._words import clock, lane_label, machine_text
 
@@ -130,6 +131,20 @@ class States(unittest.TestCase):
         after(state, {"event": "map_reopened", "stage": "s"}, {"event": "batch_committed", "stage": "s", "rows": 2})
         self.assertEqual((lone.rows, lone.failed, state.phase(False)), (10, 0, "succeeded"))
 
+    def test_a_map_that_goes_on_is_no_longer_stopped(self) -> None:
+        state = after(RunState(plan("w", maps=1)), STARTED, {"event": "map_stopped", "stage": "s", "because": "no"})
+        self.assertEqual(state.maps["s"].stopped, "no")
+        self.assertIsNone(after(state, {"event": "run_resumed"}).maps["s"].stopped)
+
+    def test_what_the_program_advises_is_what_to_do_here(self) -> None:
+        stopped = {"event": "map_stopped", "stage": "s", "because": "Mend it, then `gpulane resume x --failed`"}
+        given = plan("w", maps=1)
+        self.assertEqual(after(RunState(given), stopped).maps["s"].stopped, "Mend it, then `.resume(failed=True)`")
+        failed = {"event": "job_failed", "job": "s/w", "attempt": 1, "reason": "exit", "message": "no --out"}
+        self.assertEqual(after(RunState(given), failed).jobs["s/w"].message, "exit: no --out", "the job's own words")
+        given["stages"][0]["map"]["model"] = "runs/cells/0123abcd/words.py:Words"
+        self.assertEqual(after(RunState(given), stopped).maps["s"].stopped, "Mend it, then begin a new run")
+
     def test_events_of_newer_programs_change_nothing(self) -> None:
         state = after(
             RunState(plan("a")), STARTED, {"event": "from_the_future", "job": "s/a"}, {"event": "x", "stage": "q"}
@@ -170,7 +185,7 @@ class Cards(unittest.TestCase):
         state = after(RunState(given), STARTED, started(f"s/{evil}"), {"event": "starts_held", "because": evil})
         after(state, {"event": "job_failed", "job": f"s/{evil}", "attempt": 1, "reason": "start", "message": evil})
         for live in (True, False):
-            html = self.card(state, path=evil, live=live)
+            html = self.card(state, path=evil, live=live, last_line_of=lambda job: evil)
             self.assertNotIn("<script", html)
             self.assertIn("&lt;script&gt;", html)
 
@@ -183,11 +198,22 @@ class Cards(unittest.TestCase):
             "lane 1",
             "5.0 s",
             "exit code 3",
-            "run.logs(&#x27;s/b&#x27;)",
+            "<code>.logs(&#x27;s/b&#x27;)</code>",
         ):
             self.assertIn(part, html)
         after(state, {"event": "run_interrupted", "because": "SIGINT"})
         self.assertIn("gpulane.Run(&#x27;runs/x&#x27;).resume()", self.card(state, live=False))
+
+    def test_the_last_line_is_told_where_it_is_an_error(self) -> None:
+        failed = {"event": "job_failed", "job": "s/a", "attempt": 1}
+        for event, told in (
+            ({"reason": "exit", "code": 1}, "exit code 1: ValueError: x"),
+            ({"reason": "oom", "message": "ValueError: x at step 3"}, "out of GPU memory: ValueError: x at step 3"),
+            ({"reason": "timeout"}, "timeout"),
+        ):
+            html = self.card(after(RunState(plan("a")), {**failed, **event}), last_line_of=lambda job: "ValueError: x")
+            self.assertIn(f">{told}</span>", html)
+            self.assertIn(".logs(&#x27;s/a&#x27;, stderr=True)", html)
 
     def test_a_map_shows_its_pace(self) -> None:
         state = after(RunState(plan("w", maps=1)), STARTED, {"event": "map_opened", "stage": "s", "items": 40000})
@@ -274,6 +300,22 @@ class Targets(InAFolder):
         known = {"table": {}, "mine": 3, "Base": type("Base", (), {"__module__": "__main__"})}
         self.assertEqual(_imports(source, known)[1], ["Base", "mine", "nowhere", "table"])
 
+    def test_a_lambda_is_called_so(self) -> None:
+        nameless = lambda batch: batch  # noqa: E731
+        nameless.__qualname__ = "<lambda>"
+        with self.assertRaisesRegex(ModelNotInFile, "a lambda has no name by which jobs .* the function with `def`$"):
+            target_of(nameless, ENTRY)
+
+    def test_builtins_are_those_of_every_python(self) -> None:
+        def mine() -> None: ...
+
+        mine.__module__ = "__main__"
+        source = "def f(x):\n    display(sum(x), len(x), open)\n    return get_ipython()\n"
+        with mock.patch.object(builtins, "display", print, create=True):
+            found = _imports(source, {"sum": mine, "open": mock.Mock(), "get_ipython": object()})
+        self.assertEqual(found, ("", ["display", "get_ipython (also behind `!` and `%`)", "sum"]))
+        self.assertEqual(_imports(source, {"open": mine})[1][-1], "open")
+
 
 class Binaries(InAFolder):
     def test_the_named_one_the_one_beside_python_then_the_path(self) -> None:
@@ -332,6 +374,18 @@ class Results(InAFolder):
         (self.folder / "metrics.jsonl").write_text(text)
         self.assertEqual(last_metrics(self.folder), {"step": 2999, "loss": 1 / 2999})
         self.assertEqual(last_metrics(self.folder / "nowhere"), {})
+
+    def test_the_last_line_of_a_log(self) -> None:
+        log = self.folder / "stderr.log"
+        for text, line in (
+            ("Traceback:\n  x\nValueError: lr too high\n\n \n", "ValueError: lr too high"),
+            ("\x1b[31mred\x1b[0m: 1%\r\x1b[31mred\x1b[0m: 2%", "red: 2%"),
+            ("x" * 100_000, "x" * 299 + "…"),
+            ("\n", ""),
+        ):
+            log.write_text(text)
+            self.assertEqual(last_line(log), line)
+        self.assertEqual(last_line(self.folder / "nowhere"), "")
 
     def test_columns_whose_names_are_taken(self) -> None:
         row = {"job": "j", "config": {"lr": 1, "status": 2}, "status": "failed", "metrics": {"lr": 3, "loss": 4}}

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import re
 import subprocess
-from typing import IO, Any, Callable, Dict, List, Mapping, Optional, Tuple, Type, Union
+from typing import IO, Any, Dict, List, Mapping, Optional, Tuple, Type, Union
 
+from ._advice import in_python
 from ._binary import environment, not_startable
 from ._child import Child, interrupts_later
 from ._errors import GpulaneError, PlanError, ResourcesMissing
@@ -61,21 +62,20 @@ def tell(argv: List[str], stdin: IO[bytes]) -> None:
     print("\n".join(filter(None, [said, noted])))
 
 
-def refuse(child: Child, here: Optional[Callable[[str], str]] = None) -> None:
-    """Raises what the program said, if it ended before the run began; with what `here` adds for who calls from
-    Python."""
+def refuse(child: Child, run: bool = False) -> None:
+    """Raises what the program said, if it ended before the run began; `run`: to who has the run at hand."""
     if child.heard:
         return
     child.ended.wait()
-    raise refusal(child.code, child.said + (here(child.said) if here is not None else ""))
+    raise refusal(child.code, child.said, run)
 
 
-def refusal(code: Optional[int], said: str) -> GpulaneError:
-    """What the program said, as the error that its exit code stands for."""
+def refusal(code: Optional[int], said: str, run: bool = False) -> GpulaneError:
+    """What the program said, in Python's words, as the error that its exit code stands for."""
     kinds: Dict[Optional[int], Type[GpulaneError]] = {2: PlanError, 5: ResourcesMissing}
     # A mistake's place: it is in no file, and in nobody's input.
     said = re.sub(rf"^( *--> ){STDIN}:", r"\1the plan, written as TOML:", said, flags=re.MULTILINE)
-    return kinds.get(code, GpulaneError)(said or f"gpulane ended with {code} and said nothing")
+    return kinds.get(code, GpulaneError)(in_python(said, run) or f"gpulane ended with {code} and said nothing")
 
 
 def stopped(place: str) -> str:

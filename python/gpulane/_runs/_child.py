@@ -18,7 +18,7 @@ import subprocess
 import tempfile
 import threading
 import weakref
-from typing import IO, Any, Iterator, List, Optional, Set, Union
+from typing import IO, Any, Callable, Iterator, List, Optional, Set, Union
 
 from ._binary import environment, not_startable
 
@@ -26,6 +26,7 @@ __all__ = ["Child", "interrupts_later"]
 
 AT_EXIT_S = 30.0
 """An interpreter that ends waits so long for a run to end in order; the leash sees to the rest."""
+MEANWHILE_S = 0.2
 
 _ours: Set[int] = set()
 """Our ends of leashes. A fork must not have them: it would hold them beyond our end."""
@@ -83,13 +84,16 @@ class Child:
             with contextlib.suppress(ProcessLookupError):
                 self._process.send_signal(number)
 
-    def end(self) -> None:
-        """Has it end all its jobs in order, and waits for that. Each interrupt while waiting is passed on: gpulane
-        takes a second one as "kill now", and a third one needs no patience of anybody."""
+    def end(self, meanwhile: Callable[[], None] = lambda: None) -> None:
+        """Has it end all its jobs in order, and waits for that; `meanwhile` is called now and then. Each interrupt
+        while waiting is passed on: gpulane takes a second one as "kill now", and a third one needs no patience of
+        anybody."""
         self.signal(signal.SIGINT)
         for _ in range(3):
             try:
-                self.ended.wait()
+                while not self.ended.wait(MEANWHILE_S):
+                    with contextlib.suppress(Exception):
+                        meanwhile()
                 return
             except KeyboardInterrupt:
                 self.signal(signal.SIGINT)

@@ -27,3 +27,7 @@ class ModelNotInFile(GpulaneError, ValueError):
 
 class RunFailed(GpulaneError):
     """Raised by `Run.check()`: the run did not succeed."""
+
+
+for _public in (GpulaneError, ModelNotInFile, PlanError, ProgramMissing, ResourcesMissing, RunFailed):
+    _public.__module__ = "gpulane"  # Where it is imported from, and what a traceback shows.

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from html import escape
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-from ._state import JobState, MapState, RunState
-from ._words import clock, lane_label, machine_text, number, plural, rate
+from ._state import OWN_FAILURES, JobState, MapState, RunState
+from ._words import clock, lane_label, machine_text, number, plural, rate, with_error
 
 __all__ = ["card"]
 
@@ -26,12 +26,21 @@ DIM = "opacity:.7"
 MOST_LANES = 16
 MOST_FAILURES = 5
 LONGEST_NAME = 72
+LONGEST_REASON = 400
 
 
 def card(
-    state: RunState, *, path: str, live: bool, now: float, maps: Dict[str, Dict[str, Any]], stopping: bool = False
+    state: RunState,
+    *,
+    path: str,
+    live: bool,
+    now: float,
+    maps: Dict[str, Dict[str, Any]],
+    last_line_of: Callable[[JobState], str] = lambda job: "",
+    stopping: bool = False,
 ) -> str:
-    """The whole card. `maps`: what each map's feeder says just now, by stage, where one does."""
+    """The whole card. `maps`: what each map's feeder says just now, by stage, where one does. `last_line_of`: a
+    job's last line on stderr."""
     phase = "stopping" if stopping and live else state.phase(live)
     until = now if live else (state.last or now)
     took = clock(until - state.started) if state.started is not None else ""
@@ -39,11 +48,13 @@ def card(
     if state.lone_map is None:
         parts += _jobs(state, live)
     parts += [row for each in state.maps.values() for row in _map(each, maps.get(each.stage), state)]
+    if phase == "stopping":
+        parts.append(f'<div style="color:{WARN}">its jobs are asked to end; interrupt again to kill them at once</div>')
     if live and state.held:
         parts.append(f'<div style="color:{WARN}">waiting: {escape(state.held)}</div>')
     parts += _lanes(state, live, now)
-    parts += _failures(state)
-    parts.append(_foot(phase, path))
+    parts += _failures(state, last_line_of)
+    parts.append(_foot(phase, path, state.from_cells))
     return (
         '<div style="font:13px/1.55 system-ui,sans-serif;border:1px solid rgba(128,128,128,.35);border-radius:8px;'
         f'padding:10px 14px;max-width:760px;box-sizing:border-box">{"".join(parts)}</div>'
@@ -137,28 +148,40 @@ def _lane(state: RunState, job: JobState, now: float) -> str:
     )
 
 
-def _failures(state: RunState) -> List[str]:
-    """The newest failures, and how to see more of them."""
-    jobs = [job for job in state.jobs.values() if job.status == "failed"]
-    told = [(job.name, job.message or "failed") for job in jobs[-MOST_FAILURES:]]
+def _failures(state: RunState, last_line_of: Callable[[JobState], str]) -> List[str]:
+    """The newest failures, and how to see more of them. Why a map was stopped is told with the map, not with each of
+    its workers."""
+    told_already = [each.stage for each in state.maps.values() if each.stopped]
+    jobs = [
+        job
+        for job in state.jobs.values()
+        if job.status == "failed" and not (job.reason == "stopped" and job.stage in told_already)
+    ]
+    newest = [(job, last_line_of(job)) for job in jobs[-MOST_FAILURES:]]
+    told = [
+        (job.name, with_error(job.message or "failed", line if job.reason in OWN_FAILURES else ""))
+        for job, line in newest
+    ]
     items = [failure for each in state.maps.values() for failure in each.failures]
     told += items[-max(0, MOST_FAILURES - len(told)) :] if len(told) < MOST_FAILURES else []
     if not told:
         return []
     rows = [
         f'<div style="{MONO}"><span style="color:{BAD}">✗</span> {escape(_short(name))} '
-        f'<span style="{DIM}">{escape(_short(why, 200))}</span></div>'
+        f'<span style="{DIM}">{escape(_short(why, LONGEST_REASON))}</span></div>'
         for name, why in told
     ]
     count = len(jobs) + sum(each.failed for each in state.maps.values())
     if count > len(told):
-        rows.append(f'<div style="{DIM}">and {number(count - len(told))} more: <code>run.failed()</code></div>')
-    if jobs:
-        rows.append(f'<div style="{DIM}">its output: <code>run.logs({escape(repr(jobs[-1].name))})</code></div>')
+        rows.append(f'<div style="{DIM}">and {number(count - len(told))} more: <code>.failed()</code></div>')
+    if newest:
+        job, line = newest[-1]
+        call = f".logs({job.name!r}{', stderr=True' if line else ''})"
+        rows.append(f'<div style="{DIM}">all it said: <code>{escape(call)}</code></div>')
     return [f'<div style="margin-top:6px">{"".join(rows)}</div>']
 
 
-def _foot(phase: str, path: str) -> str:
+def _foot(phase: str, path: str, cells: Sequence[str]) -> str:
     hint = {
         "interrupted": "to go on",
         "stopped": "to go on",
@@ -166,6 +189,8 @@ def _foot(phase: str, path: str) -> str:
     }.get(phase)
     call = f"gpulane.Run({path!r}).resume({'failed=True' if phase == 'failed' else ''})"
     text = f"{hint}: <code>{escape(call)}</code>" if hint else escape(path)
+    if phase == "failed" and cells:
+        text += f"; it goes on with {escape(', '.join(cells))} as it was: if you mend that, begin a new run"
     return f'<div style="margin-top:6px;{DIM};font-size:12px">{text}</div>'
 
 

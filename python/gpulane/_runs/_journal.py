@@ -6,9 +6,13 @@ import fcntl
 import json
 import os
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List, Tuple, Union
 
-__all__ = ["Journal", "is_live", "json_lines", "plan_of"]
+from ._options import nearest
+
+__all__ = ["RUNS", "Journal", "find_run", "is_live", "json_lines", "plan_of"]
+
+RUNS = Path("runs")
 
 
 class Journal:
@@ -48,13 +52,27 @@ def json_lines(text: bytes) -> Iterator[Dict[str, Any]]:
             yield value
 
 
+def find_run(given: Union[str, os.PathLike[str]]) -> Path:
+    """The run that is meant: a directory, or the beginning of one name under `runs`, as on the command line."""
+    path, text = Path(given), os.fspath(given)
+    if (path / "plan.json").exists():
+        return path
+    names = sorted(each.parent.name for each in RUNS.glob("*/plan.json"))
+    meant = [name for name in names if text and name.startswith(text)]
+    if text in meant:
+        meant = [text]
+    if len(meant) == 1:
+        return RUNS / meant[0]
+    if meant:
+        raise FileNotFoundError(f"{text!r} may be one of several runs: {', '.join(meant)}")
+    if path.is_dir():
+        raise FileNotFoundError(f"{path} is no run of gpulane: it has no plan.json")
+    raise FileNotFoundError(f"there is no run {text!r}, and none under {RUNS} begins so{nearest(text, names)}")
+
+
 def plan_of(path: Path) -> Dict[str, Any]:
     """The frozen plan of the run in this directory."""
-    try:
-        text = (path / "plan.json").read_bytes()
-    except FileNotFoundError:
-        raise FileNotFoundError(f"{path} is no run of gpulane: it has no plan.json") from None
-    plan: Dict[str, Any] = json.loads(text)
+    plan: Dict[str, Any] = json.loads((path / "plan.json").read_bytes())
     return plan
 
 

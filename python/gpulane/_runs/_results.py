@@ -5,16 +5,22 @@ pandas and pyarrow are used where they are, and asked for by name where nothing 
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Optional, Sequence
 
 from ._journal import json_lines
 
-__all__ = ["failed_items", "flat", "form_of", "last_metrics", "map_rows", "shaped"]
+__all__ = ["failed_items", "flat", "form_of", "last_line", "last_metrics", "map_rows", "shaped"]
 
 FORMS = ("list", "pandas", "arrow")
 METRICS_READ = 1 << 16
 """Bytes at the end of a metrics file that are read for the last values."""
+
+LOG_READ = 1 << 13
+"""Bytes at the end of a log that are read for its last line."""
+LONGEST_LINE = 300
+_COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
 Row = Dict[str, Any]
 
@@ -51,18 +57,27 @@ def flat(row: Dict[str, Any]) -> Dict[str, Any]:
 
 def last_metrics(attempt: Path) -> Row:
     """The newest value of each metric of an attempt, as `gpulane.log` wrote them."""
-    try:
-        with open(attempt / "metrics.jsonl", "rb") as file:
-            size = file.seek(0, 2)
-            file.seek(max(0, size - METRICS_READ))
-            text = file.read()
-    except OSError:
-        return {}
     newest: Row = {}
-    for line in json_lines(text):
+    for line in json_lines(_end_of(attempt / "metrics.jsonl", METRICS_READ)):
         newest.update(line)
     newest.pop("time", None)
     return newest
+
+
+def last_line(log: Path) -> str:
+    """The last line of a log that has anything in it, such as `ValueError: lr too high`. Nothing, if there is none."""
+    text = _COLOURS.sub("", _end_of(log, LOG_READ).decode(errors="replace"))
+    line = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+    return line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 1]}…"
+
+
+def _end_of(file: Path, most: int) -> bytes:
+    try:
+        with open(file, "rb") as opened:
+            opened.seek(max(0, opened.seek(0, 2) - most))
+            return opened.read(most)
+    except OSError:
+        return b""
 
 
 def map_rows(folder: Path, form: str) -> Any:

@@ -3,31 +3,35 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 import json
 import threading
 import time
+import warnings
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple, Type, Union
 
+from ._advice import in_python
 from ._begin import ask, begin, flags, refuse, stopped
 from ._binary import binary
 from ._child import Child
 from ._errors import GpulaneError, RunFailed
 from ._html import card
-from ._journal import Journal, is_live, plan_of
-from ._results import failed_items, flat, form_of, last_metrics, map_rows, shaped
+from ._journal import Journal, find_run, is_live, plan_of
+from ._options import RESUME, check_known, nearest
+from ._results import failed_items, flat, form_of, last_line, last_metrics, map_rows, shaped
 from ._show import BETWEEN_S, View, cell, view_of
-from ._state import JobState, MapState, RunState
-from ._words import number, plural
+from ._state import OWN_FAILURES, JobState, MapState, RunState
+from ._target import cells_in, changed
+from ._words import number, plural, with_error
 
 __all__ = ["Job", "Run", "start"]
 
 FRESH_S = 10.0
 """A feeder's word on how its map does, when it is older than this, is none."""
 NOTHING_TO_DO = 4
+MOST_REASONS = 5
 
 
 @dataclass(frozen=True)
@@ -52,7 +56,8 @@ class Job:
 
 
 class Run:
-    """A run of gpulane, by its directory. Live or finished, started here or elsewhere.
+    """A run of gpulane, by its directory or the beginning of its name under `runs`. Live or finished, started here or
+    elsewhere.
 
     A run that was started here ends with this Python, however that ends, and can then be resumed; so it does when
     waiting for it is interrupted, or when a `with` block is left by an exception. One that was started elsewhere is
@@ -61,7 +66,7 @@ class Run:
 
     def __init__(self, path: Union[str, Path]) -> None:
         # A notebook may change its directory.
-        self.path = Path(path).absolute()
+        self.path = find_run(path).absolute()
         self._plan = plan_of(self.path)
         self._journal = Journal(self.path / "journal.jsonl")
         self._known = RunState(self._plan)
@@ -143,13 +148,13 @@ class Run:
         state = self.state
         if state == "succeeded":
             return self
-        lines = [f"{self._place()}: {state}, {self._counted()}"]
-        for failure in self.failed()[:5]:
-            lines.append(
-                f"  {failure.get('job') or failure.get('item')}: {failure.get('message') or failure['reason']}"
-            )
+        failures = self.failed()
+        lines = [f"{self._place()}: {state}, {self._counted()}", *_reasons(failures)]
+        errors = [failure["job"] for failure in failures if failure.get("error")]
+        if errors:
+            lines.append(f"all it said: .logs({errors[0]!r}, stderr=True)")
         if self._child is not None and self._child.ended.is_set() and self._child.code not in (0, 3):
-            lines.append(self._child.said)
+            lines.append(in_python(self._child.said, run=True))
         raise RunFailed("\n".join(filter(None, lines)))
 
     def stop(self) -> Run:
@@ -170,25 +175,43 @@ class Run:
         argv = [binary(), "cancel", str(self.path), *(self._named(job).name for job in jobs)]
         code, _, said = ask(argv)
         if code not in (0, NOTHING_TO_DO):
-            raise GpulaneError(said)
+            raise GpulaneError(in_python(said, run=True))
         return self
 
-    def resume(self, failed: bool = False, *, wait: bool = True, quiet: bool = False, **options: Any) -> Run:
+    def resume(
+        self,
+        failed: bool = False,
+        *,
+        wait: bool = True,
+        wait_for: Optional[str] = None,
+        quiet: bool = False,
+        **options: Any,
+    ) -> Run:
         """Goes on with what has not ended; `failed`: also with what failed or was skipped. Where there is nothing to do
-        it returns at once. `wait` and `quiet` as in `gpulane.run`.
+        it returns at once. `wait`, `wait_for` and `quiet` as in `gpulane.run`.
 
             counts.resume(failed=True, batch=8)            # what failed once more, in smaller batches from now on
             counts.resume(accept_changes=True)             # although the map's model or inputs have changed
 
         `options` are those of `gpulane resume`: `gpus="0,1"`, `lanes=2`, `salvage=True`, and for a map
         `accept_changes=True`, `batch`, `threads`, `workers`, `max_failures`, `ring`, `python`. Results that are there
-        stay as they are. Unless `accept_changes`, a map whose model or inputs have changed is a `PlanError`.
+        stay as they are. Unless `accept_changes`, a map whose model or inputs have changed is a `PlanError`. What was
+        defined in a notebook's cell stays as it was when the run began: if it has changed since, there is a warning.
         """
-        argv = [binary(), "resume", "--json", *(["--failed"] if failed else []), *flags(options), "--", str(self.path)]
+        check_known(self.resume, options, RESUME)
+        for name in changed(cells_in(self._plan)) if self.state != "succeeded" else []:
+            warnings.warn(
+                f"{name} is not what it was when this run began, and the run goes on with the old one. For the new "
+                "one begin a new run; or put it into a file with %%writefile, which can be mended and resumed",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        words = flags({"failed": failed, "wait": wait_for, **options})
+        argv = [binary(), "resume", "--json", *words, "--", str(self.path)]
         child = begin(argv)
         if child.code == NOTHING_TO_DO and not child.heard:
             return self
-        refuse(child, lambda said: _accepting(said, failed))
+        refuse(child, run=True)
         self._plan = plan_of(self.path)
         self._adopt(child, quiet)
         return self.wait() if wait else self
@@ -212,7 +235,7 @@ class Run:
             return map_rows(self._folder(state.maps[stage]), form)
         if stage is not None and stage not in {job.stage for job in state.jobs.values()}:
             raise KeyError(
-                f"{self._place()} has no stage {stage!r}{_nearest(stage, [s['name'] for s in self._plan['stages']])}"
+                f"{self._place()} has no stage {stage!r}{nearest(stage, [s['name'] for s in self._plan['stages']])}"
             )
         rows = [
             self._row(job) for job in state.jobs.values() if job.stage not in state.maps and stage in (None, job.stage)
@@ -220,19 +243,28 @@ class Run:
         return rows if form == "list" else shaped([flat(row) for row in rows], form)
 
     def failed(self) -> List[Dict[str, Any]]:
-        """What failed: jobs with `job`, `reason`, `message`, `log`; items of maps with `item`, `reason`, `stage`."""
+        """What failed: jobs with `job`, `reason`, `message`, `error` (the last line of their stderr, where that is why
+        they failed), `log`; items of maps with `item`, `reason`, `stage`."""
         state = self._look()
         found: List[Dict[str, Any]] = [
-            {"job": job.name, "reason": job.reason, "message": job.message, "log": self._attempt(job) / "stderr.log"}
+            {
+                "job": job.name,
+                "reason": job.reason,
+                "message": job.message,
+                "error": (self._last_line(job) or None) if job.reason in OWN_FAILURES else None,
+                "log": self._attempt(job) / "stderr.log",
+            }
             for job in state.jobs.values()
             if job.status == "failed"
         ]
         for each in state.maps.values():
-            found += [{**row, "stage": each.stage} for row in failed_items(self._folder(each))]
+            for row in failed_items(self._folder(each)):
+                found.append({**row, "reason": each.reason(str(row.get("reason"))), "stage": each.stage})
         return found
 
     def logs(self, job: Optional[str] = None, *, stderr: bool = False) -> str:
-        """What a job's newest attempt printed; of all jobs under a line with their names, if none is named."""
+        """What a job's newest attempt printed; of all jobs under a line with their names, if none is named. `stderr`:
+        what it wrote there instead, where tracebacks are."""
         if job is not None:
             return self._log(self._named(job), stderr)
         jobs = [each for each in self._look().jobs.values() if each.attempts]
@@ -285,9 +317,7 @@ class Run:
 
     def _stop(self, child: Child, view: View) -> None:
         self._stopping = True
-        with contextlib.suppress(Exception):
-            view.tick()
-        child.end()
+        child.end(meanwhile=view.tick)
 
     def _look(self) -> RunState:
         """How it stands, with everything the journal has by now."""
@@ -302,7 +332,18 @@ class Run:
     def _card(self) -> str:
         live, state = self.live, self._look()
         maps = {each.stage: told for each in state.maps.values() for told in self._feeder(each) if live}
-        return card(state, path=self._place(), live=live, now=time.time(), maps=maps, stopping=self._stopping)
+        return card(
+            state,
+            path=self._place(),
+            live=live,
+            now=time.time(),
+            maps=maps,
+            last_line_of=self._last_line,
+            stopping=self._stopping,
+        )
+
+    def _last_line(self, job: JobState) -> str:
+        return last_line(self._attempt(job) / "stderr.log")
 
     def _feeder(self, each: MapState) -> Iterator[Dict[str, Any]]:
         """What the map's feeder says just now, if one does."""
@@ -332,7 +373,7 @@ class Run:
         found = [job for key, job in jobs.items() if key.partition("/")[2] == name]
         if len(found) == 1:
             return found[0]
-        raise KeyError(f"{self._place()} has no job {name!r}{_nearest(name, list(jobs))}")
+        raise KeyError(f"{self._place()} has no job {name!r}{nearest(name, list(jobs))}")
 
     def _job(self, job: JobState) -> Job:
         out = self.path / "jobs" / job.name / "out"
@@ -395,13 +436,13 @@ def _step(deadline: Optional[float]) -> float:
     return BETWEEN_S if deadline is None else max(0.0, min(BETWEEN_S, deadline - time.monotonic()))
 
 
-def _accepting(said: str, failed: bool) -> str:
-    """The Python for what the program advises a shell to do."""
-    if "--accept-changes" not in said:
-        return ""
-    return f"\nin Python: run.resume({'failed=True, ' if failed else ''}accept_changes=True)"
-
-
-def _nearest(name: str, known: List[str]) -> str:
-    close = difflib.get_close_matches(name, known, n=1)
-    return f"; did you mean {close[0]!r}?" if close else ""
+def _reasons(failures: List[Dict[str, Any]]) -> List[str]:
+    """A line for each of the first reasons, with who failed for it."""
+    told: Dict[str, List[str]] = {}
+    for each in failures:
+        why = with_error(each.get("message") or each["reason"], each.get("error") or "")
+        told.setdefault(why, []).append(str(each.get("job") or each.get("item")))
+    return [
+        f"  {names[0]}{f' and {number(len(names) - 1)} more' if len(names) > 1 else ''}: {why}"
+        for why, names in list(told.items())[:MOST_REASONS]
+    ]

@@ -49,12 +49,24 @@ class Quiet(View):
     """Shows nothing."""
 
 
+class Drawn:
+    """A card, and what stands for it where no HTML is shown."""
+
+    def __init__(self, html: str, text: str) -> None:
+        self.html, self.text = html, text
+
+    def _repr_html_(self) -> str:
+        return self.html
+
+    def __repr__(self) -> str:
+        return self.text
+
+
 class Card(View):
     """One output of the running cell, replaced in place."""
 
     def __init__(self, run: Run) -> None:
         shown: Any = importlib.import_module("IPython.display")
-        self._html = shown.HTML
         self._handle = shown.DisplayHandle()
         self._run = run
         self._drawn = ""
@@ -63,7 +75,7 @@ class Card(View):
     def open(self) -> None:
         self._drawn = self._run._card()
         self._due = time.monotonic() + BETWEEN_S
-        self._handle.display(self._html(self._drawn))
+        self._handle.display(Drawn(self._drawn, repr(self._run)))
 
     def tick(self) -> None:
         if time.monotonic() >= self._due:
@@ -77,7 +89,7 @@ class Card(View):
         html = self._run._card()
         if html != self._drawn:
             self._drawn = html
-            self._handle.update(self._html(html))
+            self._handle.update(Drawn(html, repr(self._run)))
         now = time.monotonic()
         self._due = now + max(BETWEEN_S, (now - begun) / SHARE)
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import inspect
 import os
 import re
 import sys
 import tempfile
 import time
+import warnings
 from pathlib import Path
 from typing import (
     Any,
@@ -30,16 +32,14 @@ from ._arguments import Arguments, words_of
 from ._begin import STDIN, flags, tell
 from ._binary import binary
 from ._errors import GpulaneError, PlanError
+from ._options import MAP, RUN, STAGE, check_known
 from ._run import Run, start
-from ._target import target_of
+from ._target import ENTRY, target_of
 from ._toml import name_in, toml
 
 __all__ = ["map", "run"]
 
 AnyPath = Union[str, "os.PathLike[str]"]
-
-RUN_FLAGS = ("headroom", "foreign", "on")
-"""Options of a run as a whole; all others are keys of the stage that `command` or `entry` makes."""
 
 
 @overload
@@ -106,11 +106,15 @@ def run(
     `Run.ok`, `Run.check()`, `Run.results()`. With `wait=False` it is returned when it has begun; it then ends with this
     Python at the latest. A mistake in the plan is a `PlanError`, and nothing was started.
     """
-    general = {key: options.pop(key) for key in RUN_FLAGS if key in options}
+    general = {key: options.pop(key) for key in RUN if key in options}
     if callable(plan):
         raise PlanError("a function is no plan; give it as entry=: run(entry=main, sets={'lr': [0.1, 0.3]})")
+    if sets is not None and not isinstance(sets, Mapping):
+        raise TypeError(f"sets= is a dict, not a {type(sets).__name__}: sets={{'lr': [0.1, 0.3], 'steps': [10, 20]}}")
     if sum(one is not None for one in (plan, command, entry)) > 1:
         raise PlanError("give a plan, a command or an entry, not several: a plan's stages have commands of their own")
+    if plan is None:
+        check_known(run, options, STAGE, "for the jobs: sets")
     if plan is not None:
         if options or sets:
             wrong = next(iter(options or {"sets": sets}))
@@ -124,7 +128,7 @@ def run(
     elif entry is not None:
         if not (isinstance(entry, (str, os.PathLike)) or inspect.isfunction(entry) or inspect.isclass(entry)):
             raise PlanError(f"entry= is a function, or the text FILE.py:NAME, not {entry!r}")
-        target = target_of(entry)
+        target = target_of(entry, ENTRY)
         # As `python` in a command: the one that runs this.
         options.setdefault("python", sys.executable)
         file = os.path.basename(target.rpartition(":")[0] or target)
@@ -226,6 +230,7 @@ def map(
     nothing and returns None.
     """
     words, listed = _inputs(inputs)
+    check_known(map, options, MAP, "for the model: args")
     settings: Dict[str, Any] = {"out": os.fspath(out), "decode": decode, "batch": batch, "format": format}
     settings.update(gpus=_gpus(gpus), lanes=lanes, wait=wait_for, python=python or sys.executable or None, **options)
     settings["set"] = words_of(args, set)
@@ -236,6 +241,13 @@ def map(
         if dry_run:
             tell(argv, stdin.file)
             return None
+        # Rather now than when hours of work are to be read.
+        if format in (None, "parquet") and not quiet and importlib.util.find_spec("pyarrow") is None:
+            warnings.warn(
+                "results() of Parquet files needs pyarrow, which is not here; format='jsonl' needs nothing",
+                RuntimeWarning,
+                stacklevel=2,
+            )
         begun = start(argv, Path(out), quiet=quiet, stdin=stdin.file)
         return begun.wait() if wait else begun
 

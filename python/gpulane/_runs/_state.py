@@ -7,10 +7,18 @@ from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any, Dict, List, Optional, Tuple
 
-__all__ = ["JobState", "MapState", "RunState", "seconds_of"]
+from ._advice import in_python
+from ._target import cells_in
+
+__all__ = ["OWN_FAILURES", "JobState", "MapState", "RunState", "seconds_of"]
 
 MAP_COMPLETE = "the map is complete"
 """Why a worker is skipped that its map did not need: it lacks nothing."""
+
+NO_FILE = "no such file"
+
+OWN_FAILURES = ("exit", "signal", "oom", "host_oom")
+"""Reasons that are a job's own doing: whatever else ended it, the last line it wrote is no error."""
 
 FINAL = ("succeeded", "failed", "skipped")
 
@@ -45,6 +53,8 @@ class MapState:
     stage: str
     lone: bool
     """It is all there is in the run, and its files are in the run directory itself."""
+    listed: bool = False
+    """Its items were given as a list."""
     items: Optional[int] = None
     """`None`: not listed yet."""
     rows: int = 0
@@ -55,6 +65,10 @@ class MapState:
     failures: List[Tuple[str, str]] = field(default_factory=list)
     """The newest items that failed, with their reasons."""
 
+    def reason(self, told: str) -> str:
+        """Why an item failed. Who gives a list of texts may mean them and no files."""
+        return f"{told}; texts that are no files need decode='value'" if self.listed and told == NO_FILE else told
+
 
 class RunState:
     """A run and its jobs. Feed it every event in order with `apply`."""
@@ -62,6 +76,8 @@ class RunState:
     def __init__(self, plan: Dict[str, Any]) -> None:
         stages = plan["stages"]
         self.name: str = plan["name"]
+        self.from_cells = list(cells_in(plan))
+        """Names that were written out from a notebook's cells: mending them there changes nothing here."""
         self.machine: Dict[str, Any] = {}
         self.started: Optional[float] = None
         self.last: Optional[float] = None
@@ -73,7 +89,11 @@ class RunState:
             stage = stages[job["stage"]]["name"]
             self.jobs[f"{stage}/{job['name']}"] = JobState(f"{stage}/{job['name']}", stage, job.get("config") or {})
         self.maps: Dict[str, MapState] = {
-            stage["name"]: MapState(stage["name"], bool(stage["map"].get("lone")))
+            stage["name"]: MapState(
+                stage["name"],
+                bool(stage["map"].get("lone")),
+                any(given.startswith("@") for given in stage["map"].get("input", [])),
+            )
             for stage in stages
             if stage.get("map")
         }
@@ -111,11 +131,17 @@ class RunState:
         time = seconds_of(event["time"])
         self.last = time
         self.started = time if self.started is None else self.started
+        # A message is the job's own text, unless its map was stopped.
+        advice = "message" if event.get("reason") == "stopped" else "because"
+        if event.get(advice):
+            event = {**event, advice: self._in_python(event[advice])}
         job = self.jobs.get(event.get("job", ""))
         a_map = self.maps.get(event.get("stage", ""))
         if kind in ("run_started", "run_resumed"):
             self.machine = event.get("machine") or {}
             self.finished, self.interrupted, self.held = False, None, None
+            for each in self.maps.values():
+                each.stopped = None
         elif kind == "run_finished":
             self.finished = True
         elif kind == "run_interrupted":
@@ -128,6 +154,11 @@ class RunState:
             _on_job(job, kind, event, time)
         elif a_map is not None:
             _on_map(a_map, kind, event)
+
+    def _in_python(self, text: str) -> str:
+        """What the program advises. To mend what is written out from a cell takes a new run."""
+        text = in_python(text, run=True)
+        return text.replace("then `.resume(failed=True)`", "then begin a new run") if self.from_cells else text
 
 
 def _on_job(job: JobState, kind: str, event: Dict[str, Any], time: float) -> None:
@@ -161,7 +192,7 @@ def _on_map(state: MapState, kind: str, event: Dict[str, Any]) -> None:
     if kind == "map_opened":
         state.items, state.stopped = event.get("items"), None
     elif kind == "item_failed":
-        state.failures = [*state.failures[-4:], (str(event.get("item")), str(event.get("reason")))]
+        state.failures = [*state.failures[-4:], (str(event.get("item")), state.reason(str(event.get("reason"))))]
     elif kind == "batch_committed":
         state.rows += event.get("rows", 0)
         state.failed += event.get("failed", 0)

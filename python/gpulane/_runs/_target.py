@@ -18,18 +18,30 @@ import symtable
 import sys
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any, Iterator, List, Optional, Set, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 from ._errors import ModelNotInFile
 
-__all__ = ["CELLS", "target_of"]
+__all__ = ["CELLS", "ENTRY", "cells_in", "changed", "target_of"]
 
 CELLS = Path("runs") / "cells"
 """Where models from cells are written to: beside the runs that need them to be resumed."""
 
 
-def target_of(model: Any) -> str:
-    """The model as `gpulane map` takes it."""
+class Use(NamedTuple):
+    """What it is for, in words."""
+
+    who: str
+    """Who loads it."""
+    what: str
+
+
+MODEL = Use("workers", "model")
+ENTRY = Use("jobs", "function")
+
+
+def target_of(model: Any, use: Use = MODEL) -> str:
+    """The model, or a run's entry, as the program takes it."""
     if isinstance(model, (str, os.PathLike)):
         return os.fspath(model)
     if not (inspect.isclass(model) or inspect.isfunction(model)):
@@ -38,24 +50,26 @@ def target_of(model: Any) -> str:
             "Each worker makes an object of its own, so an object cannot be given"
         )
     name = model.__name__
+    if name == "<lambda>":
+        raise ModelNotInFile(f"a lambda has no name by which {use.who} could find it; define the {use.what} with `def`")
     if model.__qualname__ != name:
         raise ModelNotInFile(
-            f"{model.__qualname__} is defined inside something else, where workers cannot find it; "
+            f"{model.__qualname__} is defined inside something else, where {use.who} cannot find it; "
             "move it to the top level of a file"
         )
     module = sys.modules.get(model.__module__)
     file = getattr(module, "__file__", None)
     if file is None or not os.path.isfile(file):
-        return _from_cell(model)
+        return _from_cell(model, use)
     if model.__module__ == "__main__":
-        _refuse_unguarded(file, name)
+        _refuse_unguarded(file, name, use)
     else:
-        _refuse_relative(file, name, model.__module__)
+        _refuse_relative(file, name, model.__module__, use)
     return f"{os.path.abspath(file)}:{name}"
 
 
-def _refuse_unguarded(file: str, name: str) -> None:
-    """Workers import the script. A call that is not guarded would be made again in each of them."""
+def _refuse_unguarded(file: str, name: str, use: Use) -> None:
+    """Other processes import the script. A call that is not guarded would be made again in each of them."""
     frame = inspect.currentframe()
     line = None
     while frame is not None:
@@ -68,35 +82,40 @@ def _refuse_unguarded(file: str, name: str) -> None:
         inside = statement.lineno <= line <= (statement.end_lineno or statement.lineno)
         if inside and not (isinstance(statement, ast.If) and "__name__" in ast.dump(statement.test)):
             raise ModelNotInFile(
-                f"workers import {file} to find {name}, and would come to this very call (line {line}); "
-                'put it under `if __name__ == "__main__":`, or the model into a file of its own'
+                f"{use.who} import {file} to find {name}, and would come to this very call (line {line}); "
+                f'put it under `if __name__ == "__main__":`, or the {use.what} into a file of its own'
             )
 
 
-def _refuse_relative(file: str, name: str, module: str) -> None:
-    """Workers load the file by itself, not as a part of its package."""
+def _refuse_relative(file: str, name: str, module: str, use: Use) -> None:
+    """Other processes load the file by itself, not as a part of its package."""
     for node in ast.walk(ast.parse(Path(file).read_text(encoding="utf-8"))):
         if isinstance(node, ast.ImportFrom) and node.level > 0:
             raise ModelNotInFile(
-                f"{file} imports from its own package (line {node.lineno}), and workers load it by itself. Write a "
-                f"file, say model.py, with the line `from {module} import {name}`, and give 'model.py:{name}'"
+                f"{file} imports from its own package (line {node.lineno}), and {use.who} load it by itself. Write a "
+                f"file, say {use.what}.py, with the line `from {module} import {name}`, and give '{use.what}.py:{name}'"
             )
 
 
-def _from_cell(model: Any) -> str:
+def _from_cell(model: Any, use: Use) -> str:
     """Writes the model of a cell to a file named after what is in it: the same source is the same file, so that a run
     can be resumed, and a changed one is another."""
     name = model.__name__
     source = _source(model)
     if source is None:
-        raise ModelNotInFile(f"{name} is in no file, and its source is not known here. {_advice(name)}")
+        magic = "; a cell magic such as %%time on top of its cell hides it, so define it in a cell without one"
+        why = magic if _in_ipython() else ""
+        raise ModelNotInFile(f"{name} is in no file, and its source is not known here{why}. {_advice(name, use)}")
     imports, unsafe = _imports(source, vars(sys.modules["__main__"]))
     if unsafe:
-        raise ModelNotInFile(
-            f"{name} is defined in a cell and uses what only this notebook has: {', '.join(unsafe)}. {_advice(name)}"
+        where = (
+            "in a cell and uses what only this notebook"
+            if _in_ipython()
+            else "in no file and uses what only this Python"
         )
-    text = f'"""Written by gpulane from a notebook\'s cell. Changes here are lost."""\n\n{imports}\n\n{source}\n'
-    folder = CELLS / hashlib.sha256(text.encode()).hexdigest()[:8]
+        raise ModelNotInFile(f"{name} is defined {where} has: {', '.join(unsafe)}. {_advice(name, use)}")
+    text = _text(imports, source)
+    folder = CELLS / _mark(text)
     file = folder / f"{_file_name(name)}.py"
     folder.mkdir(parents=True, exist_ok=True)
     if not file.exists():
@@ -106,13 +125,49 @@ def _from_cell(model: Any) -> str:
     return f"{file}:{name}"
 
 
-def _advice(name: str) -> str:
+def _text(imports: str, source: str) -> str:
+    return f'"""Written by gpulane from a notebook\'s cell. Changes here are lost."""\n\n{imports}\n\n{source}\n'
+
+
+def _mark(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()[:8]
+
+
+def cells_in(plan: Mapping[str, Any]) -> Dict[str, str]:
+    """What a plan has from a notebook's cells: by name, the mark of its text."""
+    found = {}
+    for stage in plan["stages"]:
+        target = stage.get("entry") or (stage.get("map") or {}).get("model") or ""
+        file, _, name = target.rpartition(":")
+        folder = Path(file).parent
+        if folder.parent.parts[-2:] == CELLS.parts:
+            found[name] = folder.name
+    return found
+
+
+def changed(cells: Mapping[str, str]) -> List[str]:
+    """Those that the notebook now has otherwise than they were written out."""
+    known = vars(sys.modules["__main__"])
+    return [name for name, mark in cells.items() if name in known and _mark_now(known[name], known) != mark]
+
+
+def _mark_now(model: Any, known: Any) -> str:
+    source = _source(model) if inspect.isclass(model) or inspect.isfunction(model) else None
+    return "" if source is None else _mark(_text(_imports(source, known)[0], source))
+
+
+def _advice(name: str, use: Use) -> str:
     file = f"{_file_name(name)}.py"
-    return (
-        "Workers are other processes and load their model from a file. Put the line "
-        f"`%%writefile {file}` on top of a cell with the model and everything it uses, imports too, run it, "
-        f"and give '{file}:{name}'"
-    )
+    all_of_it = f"the {use.what} and everything it uses, imports too,"
+    put = f"Put {all_of_it} into a file {file}"
+    if _in_ipython():
+        put = f"Put the line `%%writefile {file}` on top of a cell with {all_of_it} run it,"
+    who = f"{use.who.capitalize()} are other processes and load their {use.what} from a file"
+    return f"{who}. {put} and give '{file}:{name}'"
+
+
+def _in_ipython() -> bool:
+    return hasattr(builtins, "get_ipython")
 
 
 def _file_name(name: str) -> str:
@@ -148,13 +203,22 @@ def _files(model: Any) -> Iterator[str]:
 def _imports(source: str, known: Any) -> Tuple[str, List[str]]:
     """The imports the source needs before it, and the names that cannot be had by importing."""
     lines, unsafe = [], []
-    for name in sorted(_free(symtable.symtable(source, "<cell>", "exec")) - set(dir(builtins))):
+    for name in sorted(_free(symtable.symtable(source, "<cell>", "exec"))):
         line = _import_of(name, known.get(name)) if name in known else None
-        if line is None:
-            unsafe.append(name)
-        else:
+        if line is not None:
             lines.append(line)
+        elif not _is_builtin(name, known):
+            unsafe.append(f"{name} (also behind `!` and `%`)" if name == "get_ipython" else name)
     return "\n".join(lines), unsafe
+
+
+def _is_builtin(name: str, known: Any) -> bool:
+    """Whether every Python has this under its name. IPython adds `display` and `get_ipython` to the builtins, and has
+    an `open` of its own among the notebook's names."""
+    if not hasattr(builtins, name) or name in ("display", "get_ipython"):
+        return False
+    stands_in = name == "open" and getattr(known.get(name), "__module__", "") != "__main__"
+    return name not in known or stands_in or known[name] is getattr(builtins, name)
 
 
 def _free(table: symtable.SymbolTable) -> Set[str]:

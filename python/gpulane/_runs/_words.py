@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict, List
 
-__all__ = ["clock", "lane_label", "machine_text", "number", "plural", "rate"]
+__all__ = ["clock", "lane_label", "machine_text", "number", "plural", "rate", "with_error"]
 
 
 def number(value: float) -> str:
@@ -32,6 +32,11 @@ def clock(seconds: float) -> str:
 def rate(value: float) -> str:
     """Items a second."""
     return f"{number(value)}/s" if value >= 10 else f"{value:.1f}/s"
+
+
+def with_error(message: str, error: str) -> str:
+    """`exit code 1: ValueError: lr too high`; where the message has the error already, the message alone."""
+    return message if error in message else f"{message}: {error}"
 
 
 def lane_label(machine: Dict[str, Any], lane: int, uuids: List[str]) -> str:
