@@ -5,13 +5,13 @@ use serde_json::{Value, json};
 
 use crate::clean::safe;
 use crate::lanes::lane_label;
+use crate::last_words::{last_lines, log_of};
 use crate::look::Look;
 use crate::map_words::again;
 use crate::palette::{Palette, Style};
 use crate::phase::Snapshot;
 use crate::standing::{Standing, standing};
 use crate::status_json::{job_value, time};
-use crate::summary::{last_lines, log_of};
 use crate::text::{ago, fit, shell, shown};
 use crate::watch_words::{set_in, stacks, suspicion, suspicion_facts};
 
