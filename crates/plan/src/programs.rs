@@ -1,6 +1,8 @@
 //! Programs that cannot be started, shown where the plan names them. Whether they can is found out elsewhere, since
 //! nothing here looks at the disk; this room knows the place and the words.
 
+use std::path::Path;
+
 use gpulane_model::Plan;
 use toml::de::{DeTable, DeValue};
 
@@ -71,8 +73,25 @@ pub fn missing_file(source: &Source, stage: &str, entry: &str, why: &str) -> Dia
         message: format!("cannot read `{file}`: {why}"),
         span: entry_place(source, stage, entry, 0..file.len()),
         label: "the file of the entry".to_owned(),
-        help: Some("paths start where gpulane was called".to_owned()),
+        help: Some(match misspelt(entry) {
+            Some(meant) => format!("an entry is a file and a function: write `{meant}`"),
+            None => "paths start where gpulane was called".to_owned(),
+        }),
     }
+}
+
+/// An entry as it should be written: `src.train:main` is a module, `src/train:main` has no ending, `train.py::main` a colon too many.
+fn misspelt(entry: &str) -> Option<String> {
+    let (written, name) = entry.rsplit_once(':')?;
+    let file = written.trim_end_matches(':');
+    if Path::new(file).extension().is_some_and(|ending| ending == "py") {
+        return (file != written).then(|| format!("{file}:{name}"));
+    }
+    let is_module = file.split(['.', '/']).all(|part| {
+        part.starts_with(|c: char| c.is_alphabetic() || c == '_')
+            && part.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-'))
+    });
+    is_module.then(|| format!("{}.py:{name}", file.replace('.', "/")))
 }
 
 /// The file of an entry has no such name. `known` are the classes and functions it has.
