@@ -8,7 +8,7 @@ use gpulane_journal::RunDir;
 use gpulane_model::{Failure, JobId, JobStatus, Millis, Plan, RunState, Stage};
 
 use crate::clean::safe;
-use crate::last_words::{alike, last_lines, log_of};
+use crate::last_words::{alike, last_words, log_of};
 use crate::map_words::{self, is_lone, items_failed};
 use crate::palette::{Palette, Style};
 use crate::standing;
@@ -112,7 +112,7 @@ fn falls<'a>(of: &Summed<'_>, failed: &[(JobId, &'a Failure)]) -> Vec<Fall<'a>> 
     let mut places: HashMap<_, usize> = HashMap::new();
     for (job, failure) in failed.iter().take(COMPARED) {
         let log = log_of(of.dir, of.plan, of.state, *job);
-        let said = log.as_deref().map(last_lines).unwrap_or_default();
+        let said = log.as_deref().map(last_words).unwrap_or_default();
         let same: Vec<String> = said.iter().map(|line| alike(line)).collect();
         match places.entry((failure.describe(), failure.cause.as_deref(), same)) {
             Entry::Occupied(place) => falls[*place.get()].others.push(*job),
