@@ -26,3 +26,19 @@ fn a_script_that_chooses_its_gpu_itself_is_a_doubt() {
     let checked = gpulane.call(&["check", "plan.toml"]);
     assert!(!checked.stderr.contains("CUDA_VISIBLE_DEVICES"), "{}", checked.stderr);
 }
+
+#[test]
+fn a_plan_changed_after_the_run_began_is_not_its_plan() {
+    let gpulane = gpulane();
+    let plan = "[[stage]]\nname = \"s\"\ncommand = [\"false\"]\n";
+    assert_eq!(gpulane.run(plan, "none").code, 3);
+    let said = "note: plan.toml was changed after this run began, which goes on with the plan as it was; `gpulane run plan.toml` begins anew\n";
+    let unchanged = gpulane.call(&["resume", "r", "--failed"]);
+    assert!(unchanged.code == 3 && !unchanged.stderr.contains("changed"), "{}", unchanged.stderr);
+    gpulane.workspace.file("plan.toml", &plan.replace("false", "true"));
+    let changed = gpulane.call(&["resume", "r", "--failed"]);
+    assert!(changed.code == 3 && changed.stderr.starts_with(said), "{}", changed.stderr);
+    std::fs::remove_file(gpulane.workspace.path().join("plan.toml")).unwrap();
+    let gone = gpulane.call(&["resume", "r", "--failed"]);
+    assert!(gone.code == 3 && !gone.stderr.contains("changed"), "{}", gone.stderr);
+}
