@@ -42,3 +42,22 @@ fn a_plan_changed_after_the_run_began_is_not_its_plan() {
     let gone = gpulane.call(&["resume", "r", "--failed"]);
     assert!(gone.code == 3 && !gone.stderr.contains("changed"), "{}", gone.stderr);
 }
+
+#[test]
+fn only_a_job_of_a_near_name_is_suggested() {
+    let gpulane = gpulane();
+    let plan = "[[stage]]\nname = \"t\"\ncommand = [\"true\"]\n[stage.matrix]\nseed = [1, 4]\n";
+    assert_eq!(gpulane.run(plan, "none").code, 0);
+    let all = "`gpulane status RUN --all` lists them";
+    for (name, hint) in [
+        ("nosuch", all.to_owned()),
+        ("t/sed=4", format!("did you mean `t/seed=4`? {all}")),
+        ("sed=1", format!("did you mean `t/seed=1`? {all}")),
+    ] {
+        let said = gpulane.call(&["logs", "r", name]);
+        assert_eq!(
+            (said.code, said.stderr),
+            (2, format!("error: this run has no job `{name}`\nhint: {hint}\n"))
+        );
+    }
+}
