@@ -74,7 +74,7 @@ pub fn missing_file(source: &Source, stage: &str, entry: &str, why: &str) -> Dia
         span: entry_place(source, stage, entry, 0..file.len()),
         label: "the file of the entry".to_owned(),
         help: Some(match misspelt(entry) {
-            Some(meant) => format!("an entry is a file and a function: write `{meant}`"),
+            Some(meant) => format!("an entry is a file, one colon and a function: write `{meant}`"),
             None => "paths start where gpulane was called".to_owned(),
         }),
     }
