@@ -3,7 +3,7 @@
 use std::io::ErrorKind;
 use std::path::Path;
 
-use gpulane_model::Plan;
+use gpulane_model::{Plan, env_vars};
 use gpulane_plan::{Diagnostic, Source};
 
 use crate::maps;
@@ -49,9 +49,58 @@ pub(crate) fn entries(source: &Source, plan: &Plan) -> Vec<Diagnostic> {
     found.collect()
 }
 
+/// Scripts that choose a GPU themselves, of entries and in commands like `python train.py`: they would use one that is another's.
+pub(crate) fn chosen_gpus(source: &Source, plan: &Plan) -> Vec<Diagnostic> {
+    let base = Path::new(&plan.run.cwd);
+    let found = plan.stages.iter().filter_map(|stage| {
+        let file = match &stage.entry {
+            Some(entry) => entry.rsplit_once(':')?.0,
+            None => stage.command.get(1)?,
+        };
+        if Path::new(file).extension()? != "py" {
+            return None;
+        }
+        let line = line_with_choice(&std::fs::read(base.join(file)).ok()?)?;
+        Some(gpulane_plan::chooses_gpu(source, plan, &stage.name, file, line))
+    });
+    found.collect()
+}
+
+/// The first line, from 1, on which a Python text assigns to `CUDA_VISIBLE_DEVICES`.
+fn line_with_choice(text: &[u8]) -> Option<usize> {
+    let assigns = |line: &str| {
+        let code = line.split('#').next().unwrap_or_default();
+        let behind = code.split_once(env_vars::CUDA_VISIBLE_DEVICES).map(|(_, behind)| behind);
+        let value =
+            behind.and_then(|behind| behind.trim_start_matches(['"', '\'', ']', ' ']).strip_prefix('='));
+        value.is_some_and(|value| !value.starts_with('='))
+    };
+    String::from_utf8_lossy(text).lines().position(assigns).map(|at| at + 1)
+}
+
 /// Every name a program could be called by, for suggestions.
 fn names_on(path: &str) -> Vec<String> {
     let directories = path.split(':').filter_map(|directory| std::fs::read_dir(directory).ok());
     let names = directories.flatten().flatten().filter_map(|entry| entry.file_name().into_string().ok());
     names.collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_assignment_is_told_from_a_look() {
+        for (line, chosen) in [
+            ("os.environ[\"CUDA_VISIBLE_DEVICES\"] = \"0\"", true),
+            ("    os.environ['CUDA_VISIBLE_DEVICES']='1'", true),
+            ("# os.environ['CUDA_VISIBLE_DEVICES'] = '1'", false),
+            ("if os.environ[\"CUDA_VISIBLE_DEVICES\"] == \"0\":", false),
+            ("gpus = os.environ.get(\"CUDA_VISIBLE_DEVICES\")", false),
+            ("os.environ.setdefault(\"CUDA_VISIBLE_DEVICES\", \"0\")", false),
+        ] {
+            let text = format!("import os\n\n{line}\n");
+            assert_eq!(line_with_choice(text.as_bytes()), chosen.then_some(3), "{line}");
+        }
+    }
 }

@@ -45,6 +45,9 @@ pub struct RunSettings {
     /// `--wait`: how long to wait for the first GPU; `None`: as long as it takes.
     #[serde(default)]
     pub wait: Option<Millis>,
+    /// The plan's file, as it was named there; `None`: the plan came from no file.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub plan_file: Option<String>,
 }
 
 /// A stage: jobs that share a command and settings.

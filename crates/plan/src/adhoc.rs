@@ -93,14 +93,15 @@ fn read(input: &AdHoc, line: &Line, problems: &mut Problems<'_>) -> RawPlan {
     RawPlan { name: name.map(|(name, _)| name.clone()), stages: vec![stage] }
 }
 
-/// Where the program of this command stands in a text that is such a command line; `None` if the text is none.
-pub(crate) fn program_place(text: &str, command: &[String]) -> Option<Span> {
+/// Where this word of the command first stands in a text that is such a command line; `None` if the text is none.
+pub(crate) fn word_place(text: &str, command: &[String], word: &str) -> Option<Span> {
     let line = Line::of(&AdHoc { command: command.to_vec(), ..AdHoc::default() });
     // The command ends the line, whatever flags stand before it.
     let end = line.text.strip_prefix(START)?;
     let before = text.starts_with(START).then(|| text.strip_suffix(end))??;
-    let at = before.len() + line.command.first()? - START.len();
-    Some(at..at + command.first()?.len())
+    let nth = command.iter().position(|argument| argument == word)?;
+    let at = before.len() + line.command.get(nth)? - START.len();
+    Some(at..at + word.len())
 }
 
 fn text(arg: &str, at: usize) -> Text {

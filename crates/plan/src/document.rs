@@ -152,7 +152,9 @@ fn read_defaults(node: &Node<'_>, problems: &mut Problems<'_>) -> Settings {
                     problems
                         .error(&key.span(), "`name` cannot have a default")
                         .label("every stage has a name of its own");
-                } else if !settings.read(key.get_ref(), key.span(), node, problems) {
+                } else if !settings.read(key.get_ref(), key.span(), node, problems)
+                    && !is_args_of_map(key.get_ref(), &key.span(), node, table, problems)
+                {
                     settings.read_unknown(key.get_ref(), key.span(), "`[defaults]`", node, problems);
                 }
             }
@@ -223,7 +225,9 @@ fn read_stage(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<RawStage> 
         if key.get_ref() == "name" {
             has_name = true;
             stage.name = stage_name(node, problems);
-        } else if !stage.settings.read(key.get_ref(), key.span(), node, problems) {
+        } else if !stage.settings.read(key.get_ref(), key.span(), node, problems)
+            && !is_args_of_map(key.get_ref(), &key.span(), node, table, problems)
+        {
             let meant = stage.settings.read_unknown(key.get_ref(), key.span(), "a stage", node, problems);
             has_name |= meant == Some("name");
         }
@@ -235,4 +239,25 @@ fn read_stage(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<RawStage> 
             .help("write for example `name = \"train\"`");
     }
     Some(stage)
+}
+
+/// Whether this key is what a map has, not a stage: of what runs, only a command could have a list of that name. It has been said.
+fn is_args_of_map(
+    key: &str,
+    span: &Span,
+    node: &Node<'_>,
+    beside: &DeTable<'_>,
+    problems: &mut Problems<'_>,
+) -> bool {
+    let (entry, map) = (beside.contains_key("entry"), beside.contains_key("map"));
+    if key != "args" || !(node.get_ref().is_table() || entry || map) {
+        return false;
+    }
+    let help = if map {
+        "move it into `map = { … }`"
+    } else {
+        "values for jobs stand below `[stage.matrix]`, or in the `config` of a `[[stage.job]]`"
+    };
+    problems.error(span, "`args` belongs to `map`").label("not a key of a stage").help(help);
+    true
 }

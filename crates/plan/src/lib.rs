@@ -57,7 +57,7 @@ use gpulane_model::RunSettings;
 pub use adhoc::{AdHoc, Override, adhoc};
 pub use diagnostic::{Diagnostic, Outcome, Severity};
 pub use map_line::{MapLine, change_map, map_line};
-pub use programs::{missing_file, missing_name, missing_program, not_executable, not_there_yet};
+pub use programs::{chooses_gpu, missing_file, missing_name, missing_program, not_executable, not_there_yet};
 pub use render::render;
 pub use source::Source;
 

@@ -1,6 +1,8 @@
 //! Programs that cannot be started, shown where the plan names them. Whether they can is found out elsewhere, since
 //! nothing here looks at the disk; this room knows the place and the words.
 
+use std::path::Path;
+
 use gpulane_model::Plan;
 use toml::de::{DeTable, DeValue};
 
@@ -71,8 +73,25 @@ pub fn missing_file(source: &Source, stage: &str, entry: &str, why: &str) -> Dia
         message: format!("cannot read `{file}`: {why}"),
         span: entry_place(source, stage, entry, 0..file.len()),
         label: "the file of the entry".to_owned(),
-        help: Some("paths start where gpulane was called".to_owned()),
+        help: Some(match misspelt(entry) {
+            Some(meant) => format!("an entry is a file, one colon and a function: write `{meant}`"),
+            None => "paths start where gpulane was called".to_owned(),
+        }),
     }
+}
+
+/// An entry as it should be written: `src.train:main` is a module, `src/train:main` has no ending, `train.py::main` a colon too many.
+fn misspelt(entry: &str) -> Option<String> {
+    let (written, name) = entry.rsplit_once(':')?;
+    let file = written.trim_end_matches(':');
+    if Path::new(file).extension().is_some_and(|ending| ending == "py") {
+        return (file != written).then(|| format!("{file}:{name}"));
+    }
+    let is_module = file.split(['.', '/']).all(|part| {
+        part.starts_with(|c: char| c.is_alphabetic() || c == '_')
+            && part.chars().all(|c| c.is_alphanumeric() || matches!(c, '_' | '-'))
+    });
+    is_module.then(|| format!("{}.py:{name}", file.replace('.', "/")))
 }
 
 /// The file of an entry has no such name. `known` are the classes and functions it has.
@@ -93,6 +112,22 @@ pub fn missing_name(source: &Source, stage: &str, entry: &str, known: &[String])
     }
 }
 
+/// A script, of an entry or in a command, that chooses its GPU itself on this line.
+pub fn chooses_gpu(source: &Source, plan: &Plan, stage: &str, file: &str, line: usize) -> Diagnostic {
+    let planned = plan.stages.iter().find(|planned| planned.name == stage);
+    let entry = planned.and_then(|planned| planned.entry.as_deref());
+    Diagnostic {
+        severity: Severity::Warning,
+        message: format!("`{file}` sets CUDA_VISIBLE_DEVICES on line {line}"),
+        span: match entry {
+            Some(entry) => entry_place(source, stage, entry, 0..file.len()),
+            None => place(source, plan, stage, file),
+        },
+        label: "would leave the GPU it was given".to_owned(),
+        help: Some("remove that line: gpulane sets it for every job".to_owned()),
+    }
+}
+
 fn interpreter(program: &str) -> Option<&'static str> {
     match program.rsplit_once('.')?.1 {
         "py" => Some("python3"),
@@ -101,26 +136,24 @@ fn interpreter(program: &str) -> Option<&'static str> {
     }
 }
 
-/// Where this stage's program stands in the source.
-fn place(source: &Source, plan: &Plan, stage: &str, program: &str) -> Option<Span> {
+/// Where this word of a stage's command, its program or another, first stands in the source.
+fn place(source: &Source, plan: &Plan, stage: &str, word: &str) -> Option<Span> {
     let planned = plan.stages.iter().find(|planned| planned.name == stage);
     planned
-        .and_then(|planned| adhoc::program_place(&source.text, &planned.command))
-        .or_else(|| in_document(&source.text, stage, program))
-        .or_else(|| in_text(&source.text, stage, program))
+        .and_then(|planned| adhoc::word_place(&source.text, &planned.command, word))
+        .or_else(|| in_document(&source.text, stage, word))
+        .or_else(|| in_text(&source.text, stage, word))
 }
 
-/// The first argument of the stage's command, or of the one in the defaults.
-fn in_document(text: &str, stage: &str, program: &str) -> Option<Span> {
+/// The first argument of this text in the stage's command, or in the one in the defaults.
+fn in_document(text: &str, stage: &str, word: &str) -> Option<Span> {
     with_key(text, stage, "command", |command| {
-        let first = command.get_ref().as_array()?.first()?;
-        match first.get_ref() {
-            DeValue::String(written) if written == program => {
-                let written = Text::read(first, written, text);
-                Some(written.part(0, program.len()))
+        command.get_ref().as_array()?.iter().find_map(|argument| match argument.get_ref() {
+            DeValue::String(written) if written == word => {
+                Some(Text::read(argument, written, text).part(0, word.len()))
             }
             _ => None,
-        }
+        })
     })
 }
 

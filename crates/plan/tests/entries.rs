@@ -74,3 +74,20 @@ fn what_is_not_there_is_marked() {
     let none = missing_name(&source, "s", "train.py:mian", &[]);
     assert!(none.help.unwrap().contains("def main(config, out):"));
 }
+
+#[test]
+fn a_module_or_two_colons_are_written_as_they_should_be() {
+    for (entry, help) in [
+        ("src.train:main", "an entry is a file, one colon and a function: write `src/train.py:main`"),
+        ("exc:main", "an entry is a file, one colon and a function: write `exc.py:main`"),
+        ("my-code/train:main", "an entry is a file, one colon and a function: write `my-code/train.py:main`"),
+        ("src/train.py::main", "an entry is a file, one colon and a function: write `src/train.py:main`"),
+        ("src.train::main", "an entry is a file, one colon and a function: write `src/train.py:main`"),
+        ("src/train.py:main", "paths start where gpulane was called"),
+        ("../train:main", "paths start where gpulane was called"),
+    ] {
+        let source = source(&format!("[[stage]]\nname = \"s\"\nentry = \"{entry}\"\n"));
+        let found = missing_file(&source, "s", entry, "no such file");
+        assert_eq!(found.help.as_deref(), Some(help), "{entry}");
+    }
+}

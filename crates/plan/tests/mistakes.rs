@@ -63,7 +63,19 @@ fn unknown_keys_are_named_with_the_right_ones() {
             "4:10 unknown key `aftr` in `hang`, did you mean `after`? | write `after` instead of `aftr`",
         ),
     ]);
+    let values = "`args` belongs to `map` | values for jobs stand below `[stage.matrix]`, or in the `config` of a `[[stage.job]]`";
     assert_errors(&[
+        ("[[stage]]\nname = \"s\"\nentry = \"t.py:main\"\nargs = { lr = 1 }", &format!("4:1 {values}")),
+        ("[[stage]]\nname = \"s\"\nargs = [\"--lr\"]\nentry = \"t.py:main\"", &format!("3:1 {values}")),
+        (&stage("args = { lr = 1 }"), &format!("4:1 {values}")),
+        (
+            "[[stage]]\nname = \"s\"\nargs = { least = 3 }\nmap = { model = \"m.py:M\", input = \"a/*\" }",
+            "3:1 `args` belongs to `map` | move it into `map = { … }`",
+        ),
+        (
+            "[[stage]]\nname = \"s\"\nargs = [\"x\"]",
+            "3:1 unknown key `args` in a stage, did you mean `command`? | write `command` instead of `args`",
+        ),
         (
             "[[stage]]\nname = \"s\"\ncomand = [\"x\"]",
             "3:1 unknown key `comand` in a stage, did you mean `command`? | write `command` instead of `comand`",

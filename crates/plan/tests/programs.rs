@@ -3,7 +3,8 @@
 mod support;
 
 use gpulane_plan::{
-    AdHoc, Diagnostic, Severity, Source, adhoc, missing_program, not_executable, not_there_yet, render,
+    AdHoc, Diagnostic, Severity, Source, adhoc, chooses_gpu, missing_program, not_executable, not_there_yet,
+    render,
 };
 use support::{line, plan, settings, source};
 
@@ -70,4 +71,20 @@ fn paths_are_told_apart_by_what_is_there() {
     assert_eq!(absent.severity, Severity::Warning);
     assert_eq!(absent.message, "`./train.py` does not exist yet");
     assert_eq!(marked(&source, &absent), "./train.py");
+}
+
+#[test]
+fn a_script_that_chooses_its_gpu_is_marked() {
+    let text = "[[stage]]\nname = \"e\"\nentry = \"train.py:main\"\n[[stage]]\nname = \"c\"\ncommand = [\"python3\", \"eval.py\", \"x\"]\n";
+    let (source, plan) = (source(text), plan(text));
+    let help = "remove that line: gpulane sets it for every job";
+    for (stage, file, at) in [("e", "train.py", "3:10"), ("c", "eval.py", "6:24")] {
+        let found = chooses_gpu(&source, &plan, stage, file, 7);
+        let expected = format!("warning {at} `{file}` sets CUDA_VISIBLE_DEVICES on line 7 | {help}");
+        assert_eq!((line(&source, &found), marked(&source, &found)), (expected, file));
+    }
+    let command = ["python3", "my train.py"].map(str::to_owned).to_vec();
+    let (source, outcome) = adhoc(&AdHoc { command, ..AdHoc::default() }, settings());
+    let found = chooses_gpu(&source, &outcome.plan.unwrap(), "run", "my train.py", 7);
+    assert_eq!(marked(&source, &found), "my train.py");
 }

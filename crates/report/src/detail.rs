@@ -5,13 +5,13 @@ use serde_json::{Value, json};
 
 use crate::clean::safe;
 use crate::lanes::lane_label;
+use crate::last_words::{last_lines, last_words, log_of};
 use crate::look::Look;
 use crate::map_words::again;
 use crate::palette::{Palette, Style};
 use crate::phase::Snapshot;
 use crate::standing::{Standing, standing};
 use crate::status_json::{job_value, time};
-use crate::summary::{last_lines, log_of};
 use crate::text::{ago, fit, shell, shown};
 use crate::watch_words::{set_in, stacks, suspicion, suspicion_facts};
 
@@ -100,7 +100,7 @@ fn said(of: &Snapshot<'_>, job: JobId, palette: Palette) -> String {
     };
     let mut text = format!("  {} {}\n", palette.paint(Style::Dim, &format!("{:<9}", "log:")), shown(&log));
     let wall = palette.paint(Style::Dim, palette.wall());
-    for line in last_lines(&log) {
+    for line in last_words(&log) {
         text.push_str(&format!("  {wall} {}\n", fit(&line, 200, palette.dots())));
     }
     text

@@ -7,6 +7,7 @@
 
 mod clean;
 mod detail;
+mod echoes;
 mod findings;
 mod fit_json;
 mod fit_memory;
@@ -20,6 +21,7 @@ mod gpus_seen;
 mod gpus_table;
 mod labels;
 mod lanes;
+mod last_words;
 mod lines;
 mod live;
 mod logs;

@@ -70,6 +70,13 @@ impl Screen {
         self.lines.push('\n');
     }
 
+    /// Adds lines.
+    pub(crate) fn lines(&mut self, lines: &[String]) {
+        for line in lines {
+            self.line(line);
+        }
+    }
+
     /// Bytes of lines that wait to be written.
     pub(crate) fn waiting(&self) -> usize {
         self.lines.len()

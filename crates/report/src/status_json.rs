@@ -6,11 +6,11 @@ use std::time::{Duration, UNIX_EPOCH};
 use gpulane_model::{Counts, JobId, JobStatus, MapStage, MapState, Millis, Stage};
 use serde_json::{Value, json};
 
+use crate::last_words::log_of;
 use crate::map_words::maps_of;
 use crate::phase::{Phase, Snapshot, counts_now, took};
 use crate::standing::{self, Standing};
 use crate::status::{running_jobs, stage_counts};
-use crate::summary::log_of;
 use crate::waits::waits;
 
 /// The run as one line of JSON.

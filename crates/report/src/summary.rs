@@ -1,14 +1,14 @@
 //! The last words of a run: what failed and why, what there is now, and what to type next.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
-use std::path::{Path, PathBuf};
+use std::collections::HashMap;
+use std::collections::hash_map::Entry;
+use std::path::PathBuf;
 
 use gpulane_journal::RunDir;
-use gpulane_model::{Attempt, JobId, JobStatus, Millis, Plan, RunState, Stage};
+use gpulane_model::{Failure, JobId, JobStatus, Millis, Plan, RunState, Stage};
 
-use crate::clean::{clean, safe};
-use crate::lines::Lines;
+use crate::clean::safe;
+use crate::last_words::{alike, last_words, log_of};
 use crate::map_words::{self, is_lone, items_failed};
 use crate::palette::{Palette, Style};
 use crate::standing;
@@ -16,12 +16,12 @@ use crate::teller::final_failure;
 use crate::text::{fit, jobs, number, plural, shell, shown};
 use crate::watch_words::{advice, set_in, stacks};
 
-/// Failures told in full.
+/// Different failures told in full.
 const FAILURES: usize = 10;
-/// Lines shown of the end of a failed job's log.
-const TAIL: usize = 5;
-/// Bytes read for them.
-const TAIL_BYTES: u64 = 4096;
+/// Failures whose last lines are compared; of more, the rest is counted.
+const COMPARED: usize = 1000;
+/// Jobs named that failed in the same way.
+const NAMED: usize = 3;
 /// Reasons shown why jobs were skipped.
 const REASONS: usize = 3;
 /// Stages whose memory is told.
@@ -77,40 +77,86 @@ pub(crate) fn lines(of: &Summed<'_>, end: &End) -> Vec<String> {
 
 fn failures(of: &Summed<'_>, run: &str, lines: &mut Vec<String>) {
     let failed = of.plan.job_ids().filter_map(|job| match &of.state.job(job).status {
-        JobStatus::Failed(failure) => Some((job, failure)),
+        JobStatus::Failed(failure) => Some((job, &**failure)),
         _ => None,
     });
     let failed =
         failed.filter(|(job, failure)| !map_words::fell_with_its_map(of.plan, of.state, *job, failure));
-    let failed: Vec<_> = failed.collect();
-    let more = failed.len().saturating_sub(FAILURES);
-    for (job, failure) in failed.into_iter().take(FAILURES) {
+    let failed: Vec<(JobId, &Failure)> = failed.collect();
+    let mut more = failed.len();
+    for fall in falls(of, &failed).into_iter().take(FAILURES) {
+        more -= 1 + fall.others.len();
         lines.push(String::new());
-        let name = of.palette.paint(Style::Bold, &of.plan.job_name(job));
-        lines.push(format!("{} {name} {}", of.palette.cross(), final_failure(of.state, job, failure)));
-        if of.state.job(job).attempts == 0 {
-            continue;
-        }
-        let advice = advice(failure.cause.as_deref(), failure.remedy.as_deref(), of.palette);
-        lines.extend(advice.into_iter().flat_map(|advice| set_in(&advice, 2, of.columns)));
-        if let Some(stacks) = stacks(of.dir, of.plan, of.state, job) {
-            let what = of.palette.paint(Style::Dim, "where it was stuck:");
-            lines.push(format!("  {what} {}", shown(&stacks)));
-        }
-        let Some(log) = log_of(of.dir, of.plan, of.state, job) else {
-            lines.push(format!("  {}", of.palette.paint(Style::Dim, "it printed nothing")));
-            continue;
-        };
-        for text in last_lines(&log) {
-            let wall = of.palette.paint(Style::Dim, of.palette.wall());
-            lines.push(format!("  {wall} {}", fit(&text, 200, of.palette.dots())));
-        }
-        lines.push(format!("  {}", of.palette.paint(Style::Dim, &shown(&log))));
+        tell_fall(of, &fall, lines);
+        lines.extend(others(of, &fall));
     }
     if more > 0 {
         lines.push(String::new());
         lines.push(format!("{} and {more} more failed: gpulane status {run} --all", of.palette.dots()));
     }
+}
+
+/// A failure, and who failed in the same way.
+struct Fall<'a> {
+    job: JobId,
+    failure: &'a Failure,
+    log: Option<PathBuf>,
+    /// The last lines of that log.
+    said: Vec<String>,
+    others: Vec<JobId>,
+}
+
+/// The failures by what was their reason and what was said last, in the plan's order.
+fn falls<'a>(of: &Summed<'_>, failed: &[(JobId, &'a Failure)]) -> Vec<Fall<'a>> {
+    let mut falls: Vec<Fall<'a>> = Vec::new();
+    let mut places: HashMap<_, usize> = HashMap::new();
+    for (job, failure) in failed.iter().take(COMPARED) {
+        let log = log_of(of.dir, of.plan, of.state, *job);
+        let said = log.as_deref().map(last_words).unwrap_or_default();
+        let same: Vec<String> = said.iter().map(|line| alike(line)).collect();
+        match places.entry((failure.describe(), failure.cause.as_deref(), same)) {
+            Entry::Occupied(place) => falls[*place.get()].others.push(*job),
+            Entry::Vacant(place) => {
+                place.insert(falls.len());
+                falls.push(Fall { job: *job, failure, log, said, others: Vec::new() });
+            }
+        }
+    }
+    falls
+}
+
+fn tell_fall(of: &Summed<'_>, fall: &Fall<'_>, lines: &mut Vec<String>) {
+    let Fall { job, failure, .. } = *fall;
+    let name = of.palette.paint(Style::Bold, &of.plan.job_name(job));
+    lines.push(format!("{} {name} {}", of.palette.cross(), final_failure(of.state, job, failure)));
+    if of.state.job(job).attempts == 0 {
+        return;
+    }
+    let advice = advice(failure.cause.as_deref(), failure.remedy.as_deref(), of.palette);
+    lines.extend(advice.into_iter().flat_map(|advice| set_in(&advice, 2, of.columns)));
+    if let Some(stacks) = stacks(of.dir, of.plan, of.state, job) {
+        let what = of.palette.paint(Style::Dim, "where it was stuck:");
+        lines.push(format!("  {what} {}", shown(&stacks)));
+    }
+    let Some(log) = &fall.log else {
+        lines.push(format!("  {}", of.palette.paint(Style::Dim, "it printed nothing")));
+        return;
+    };
+    for text in &fall.said {
+        let wall = of.palette.paint(Style::Dim, of.palette.wall());
+        lines.push(format!("  {wall} {}", fit(text, 200, of.palette.dots())));
+    }
+    lines.push(format!("  {}", of.palette.paint(Style::Dim, &shown(log))));
+}
+
+/// `and 29 others in the same way: train/seed=2, train/seed=3, train/seed=4, …`
+fn others(of: &Summed<'_>, fall: &Fall<'_>) -> Option<String> {
+    let count = fall.others.len();
+    let mut names: Vec<String> = fall.others.iter().take(NAMED).map(|job| of.plan.job_name(*job)).collect();
+    if count > NAMED {
+        names.push(of.palette.dots().to_owned());
+    }
+    (count > 0).then(|| format!("  and {} in the same way: {}", plural(count, "other"), names.join(", ")))
 }
 
 fn skips(of: &Summed<'_>, lines: &mut Vec<String>) {
@@ -244,40 +290,4 @@ fn peaks(of: &Summed<'_>) -> Vec<String> {
         Some(format!("{} {peak}", stage.name))
     };
     of.plan.stages.iter().filter_map(most).take(STAGES).collect()
-}
-
-/// The log that tells most of how a job's newest attempt ended: stderr, or stdout if that is empty. `None`: it
-/// printed nothing, or never started.
-pub(crate) fn log_of(dir: &RunDir, plan: &Plan, state: &RunState, job: JobId) -> Option<PathBuf> {
-    let attempt = Attempt(state.job(job).attempts);
-    if attempt.0 == 0 {
-        return None;
-    }
-    let has_text = |path: &PathBuf| std::fs::metadata(path).is_ok_and(|data| data.len() > 0);
-    let stderr = dir.stderr_log(plan, job, attempt);
-    let stdout = dir.stdout_log(plan, job, attempt);
-    [stderr, stdout].into_iter().find(has_text)
-}
-
-/// The last lines of a log that are not blank.
-pub(crate) fn last_lines(log: &Path) -> Vec<String> {
-    let Ok(file) = File::open(log) else { return Vec::new() };
-    let length = file.metadata().map_or(0, |data| data.len());
-    let from = length.saturating_sub(TAIL_BYTES);
-    let mut bytes = vec![0; usize::try_from(length - from).unwrap_or(0)];
-    let Ok(read) = file.read_at(&mut bytes, from) else { return Vec::new() };
-    let mut found = Vec::new();
-    let mut lines = Lines::new(bytes.len());
-    if from > 0 {
-        lines.jump();
-    }
-    let mut keep = |line: crate::lines::Line<'_>| {
-        let text = clean(line.text, false).trim_end().to_owned();
-        if !text.is_empty() {
-            found.push(text);
-        }
-    };
-    lines.push(&bytes[..read], &mut keep);
-    lines.finish(&mut keep);
-    found.split_off(found.len().saturating_sub(TAIL))
 }

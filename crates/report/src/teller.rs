@@ -51,10 +51,12 @@ impl Teller {
         Self { palette, terminal, thin: Thin::default(), opening: None }
     }
 
-    /// Tells one event. `state` has taken it in already.
+    /// Tells one event. `state` has taken it in already. `before_it`: the job whose last lines were the same as those of
+    /// this one, which were not shown.
     pub(crate) fn tell(
         &mut self,
         record: &Record,
+        before_it: Option<JobId>,
         state: &RunState,
         plan: &Plan,
         dir: &RunDir,
@@ -84,7 +86,7 @@ impl Teller {
                 format!("{} {job} {}{peak} {}", palette.tick(), seconds(*took), self.place(state))
             }
             Event::JobFailed { job, attempt, failure } if self.thin.allows(Kind::Failed) => {
-                self.failed(state, plan, job, *attempt, failure)
+                self.failed(state, plan, job, *attempt, failure, before_it)
             }
             Event::JobRetrying { job, delay, .. } if self.thin.allows(Kind::Retrying) => {
                 let delay = seconds(*delay);
@@ -126,7 +128,7 @@ impl Teller {
     fn say(&mut self, lines: Vec<String>, screen: &mut Screen) {
         match &mut self.opening {
             Some(opening) => opening.lines.extend(lines),
-            None => lines.iter().for_each(|line| screen.line(line)),
+            None => screen.lines(&lines),
         }
     }
 
@@ -135,9 +137,7 @@ impl Teller {
         let Some(Opening { name, machine, lines, .. }) = self.opening.take() else { return };
         let name = self.palette.paint(Style::Bold, &name);
         screen.line(&format!("{name}: goes on, {} to do on {machine}", left_to_do(state)));
-        for line in &lines {
-            screen.line(line);
-        }
+        screen.lines(&lines);
     }
 
     /// Once a tick: tells what was thinned out, when it is time.
@@ -163,9 +163,15 @@ impl Teller {
         job: &str,
         attempt: Attempt,
         failure: &Failure,
+        before_it: Option<JobId>,
     ) -> String {
         let mut line = format!("{} {job} {}", self.palette.cross(), failure_text(failure, attempt.0 > 0));
         let Some(id) = state.find(job) else { return line };
+        match before_it {
+            Some(first) if first == id => line.push_str(", the same lines as before"),
+            Some(first) => line.push_str(&format!(", the same lines as {}", plan.job_name(first))),
+            None => {}
+        }
         let (tries, failures) = (allowed(plan.stage_of(id), failure) + 1, state.job(id).failures);
         if failure.shared {
             line.push_str("; it shared its GPU: next try alone, not counted");

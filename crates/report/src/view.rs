@@ -8,6 +8,7 @@ use gpulane_journal::RunDir;
 use gpulane_model::{Attempt, Event, GpuIndex, JobId, LaneId, Millis, Plan, Record, RunState};
 
 use crate::clean::{clean, safe};
+use crate::echoes::Echoes;
 use crate::frame::{Frame, LaneJob, LaneRow, Silence, render};
 use crate::gpu_words::gpu_troubles;
 use crate::lanes::{lane_label, place_label};
@@ -52,6 +53,8 @@ pub(crate) struct View {
     pace: Pace,
     /// Absent where nobody would see it.
     output: Option<Output>,
+    /// Which of that was said before.
+    echoes: Echoes,
     /// For `--json`.
     metrics: Option<Metrics>,
     running: BTreeMap<JobId, Running>,
@@ -90,6 +93,7 @@ impl View {
             state: RunState::new(&plan),
             pace: Pace::new(&plan),
             output: tails.then(|| Output::new(dir.clone(), Arc::clone(&plan), LIVE)),
+            echoes: Echoes::default(),
             metrics: (mode == Mode::Json).then(|| Metrics::new(dir.clone(), Arc::clone(&plan))),
             running: BTreeMap::new(),
             lanes: Used::default(),
@@ -115,10 +119,11 @@ impl View {
         let job = record.event.job().and_then(|name| self.state.find(name));
         let before = job.map(|job| self.state.job(job).status.clone());
         self.state.apply(record);
+        let mut before_it = None;
         if let (Some(job), Some(before)) = (job, before) {
             let stage = self.plan.job(job).stage.index();
             self.pace.on_change(stage, &before, &self.state.job(job).status);
-            self.on_job(job, record);
+            before_it = self.on_job(job, record);
         }
         if matches!(record.event, Event::RunStarted { .. } | Event::RunResumed { .. }) {
             self.on_engine();
@@ -133,7 +138,7 @@ impl View {
             }
             Mode::Quiet => {}
             Mode::Tty | Mode::Plain => {
-                self.teller.tell(record, &self.state, &self.plan, &self.dir, &mut self.screen);
+                self.teller.tell(record, before_it, &self.state, &self.plan, &self.dir, &mut self.screen);
             }
         }
     }
@@ -147,7 +152,8 @@ impl View {
         self.prefix.on_engine();
     }
 
-    fn on_job(&mut self, job: JobId, record: &Record) {
+    /// Takes in what happened to a job. If it failed with the same lines as one before it: which one that was.
+    fn on_job(&mut self, job: JobId, record: &Record) -> Option<JobId> {
         match &record.event {
             Event::JobStarted { attempt, lane, gpus, .. } => {
                 let (lane, attempt, gpus) = (*lane, *attempt, gpus.clone());
@@ -173,29 +179,39 @@ impl View {
                     self.lanes.on_end(running.lane, record.time);
                 }
                 self.plain.on_end(job);
-                self.hear_end(job, *attempt);
+                // Workers of a map have no line of their own that could say it.
+                let failed =
+                    matches!(record.event, Event::JobFailed { .. }) && self.plan.stage_of(job).map.is_none();
+                let before_it = self.hear_end(job, *attempt, failed);
                 self.prefix.on_end(job);
+                return before_it;
             }
             _ => {}
         }
+        None
     }
 
-    /// The rest of what a job printed that has ended.
-    fn hear_end(&mut self, job: JobId, attempt: Attempt) {
+    /// The rest of what a job printed that has ended; not what a failed one said as another before it, which is given.
+    fn hear_end(&mut self, job: JobId, attempt: Attempt, failed: bool) -> Option<JobId> {
         match &mut self.metrics {
             Some(metrics) if self.silent => metrics.forget(job),
             Some(metrics) => metrics.end(job, &mut self.json),
             None => {}
         }
-        let Self { output, prefix, plan, screen, .. } = self;
-        let Some(output) = output else { return };
+        let Self { output, echoes, prefix, plan, screen, .. } = self;
+        let output = output.as_mut()?;
         // What an earlier engine started and lost is not shown again.
         if self.silent || !output.follows(job, attempt) {
             output.forget(job);
-        } else {
-            let mut hear = |said: Said<'_>| screen.line(&prefix.said(plan, &said));
-            self.log_bytes += output.end(job, attempt, &mut hear);
+            echoes.release(job);
+            return None;
         }
+        let mut hear = |said: Said<'_>| {
+            screen.lines(&echoes.hear(&said, || prefix.said(plan, &said)));
+        };
+        self.log_bytes += output.end(job, attempt, &mut hear);
+        let ended = echoes.end(job, failed);
+        ended.map_err(|lines| screen.lines(&lines)).ok()
     }
 
     /// The past was taken in: of the output so far only the end is shown, and none where nobody works on these jobs
@@ -231,18 +247,22 @@ impl View {
         if let Some(metrics) = &mut self.metrics {
             metrics.forget_all();
         }
-        let Self { output, prefix, plan, screen, silent, .. } = self;
+        let Self { output, echoes, prefix, plan, screen, silent, .. } = self;
         match output {
             Some(output) if *silent => output.forget_all(),
-            Some(output) => output.end_all(&mut |said| screen.line(&prefix.said(plan, &said))),
+            Some(output) => output.end_all(&mut |said| {
+                screen.lines(&echoes.hear(&said, || prefix.said(plan, &said)));
+            }),
             None => {}
         }
+        screen.lines(&echoes.release_all());
     }
 
     /// Reads the logs of running jobs and puts everything on the screen. A screen that cannot be written to (a
     /// log on a full disk) loses its lines; the run and its view go on.
     pub(crate) fn show(&mut self, now: Millis) {
         self.hear();
+        self.screen.lines(&self.echoes.overdue(now));
         if matches!(self.mode, Mode::Tty | Mode::Plain) {
             self.teller.tick(now, false, &self.state, &mut self.screen);
         }
@@ -265,13 +285,13 @@ impl View {
     }
 
     fn hear(&mut self) {
-        let Self { output, prefix, plan, screen, running, .. } = self;
+        let Self { output, echoes, prefix, plan, screen, running, .. } = self;
         let Some(output) = output else { return };
         output.poll(&mut |said| {
             if let Some(running) = running.get_mut(&said.job) {
                 running.silence = None;
             }
-            screen.line(&prefix.said(plan, &said));
+            screen.lines(&echoes.hear(&said, || prefix.said(plan, &said)));
         });
     }
 
@@ -430,9 +450,7 @@ impl View {
 
     /// Prints lines below everything else.
     pub(crate) fn print(&mut self, lines: &[String]) {
-        for line in lines {
-            self.screen.line(line);
-        }
+        self.screen.lines(lines);
         let _ = self.screen.flush();
     }
 }

@@ -46,6 +46,7 @@ pub(crate) fn accept(source: &Source, mut outcome: Outcome) -> Result<Plan, Exit
         maps::set_python(plan);
         outcome.diagnostics.extend(preflight::programs(source, plan));
         outcome.diagnostics.extend(preflight::entries(source, plan));
+        outcome.diagnostics.extend(preflight::chosen_gpus(source, plan));
         wrong_maps = maps::problems(plan);
     }
     if !outcome.diagnostics.is_empty() {

@@ -29,6 +29,9 @@ use crate::say;
 /// Where runs are kept unless told otherwise.
 pub(crate) const RUNS: &str = "runs";
 
+/// How much alike a job's name and a wrong one must be for the job to be what was meant.
+const NEAR: f64 = 0.6;
+
 /// Reads the command line and does what it says.
 pub(crate) fn main() -> ExitCode {
     let cli = match Cli::try_parse() {
@@ -97,12 +100,15 @@ fn find_job(plan: &Plan, name: &str) -> Result<JobId, ExitCode> {
         return Ok(job);
     }
     say::error(format!("this run has no job `{name}`"));
-    let near = plan
-        .job_ids()
-        .map(|job| plan.job_name(job))
-        .max_by(|a, b| strsim::jaro_winkler(a, name).total_cmp(&strsim::jaro_winkler(b, name)));
-    if let Some(near) = near {
-        say::hint(format!("did you mean `{near}`? `gpulane status RUN --all` lists them"));
-    }
+    let likeness = |job: JobId| {
+        let alike = |other: &str| strsim::normalized_damerau_levenshtein(other, name);
+        alike(&plan.job_name(job)).max(alike(&plan.job(job).name))
+    };
+    let nearest = plan.job_ids().map(|job| (likeness(job), job)).max_by(|a, b| a.0.total_cmp(&b.0));
+    let meant = match nearest {
+        Some((likeness, job)) if likeness > NEAR => format!("did you mean `{}`? ", plan.job_name(job)),
+        _ => String::new(),
+    };
+    say::hint(format!("{meant}`gpulane status RUN --all` lists them"));
     Err(ExitCode::BadInput)
 }

@@ -1,11 +1,12 @@
 //! `gpulane resume`: go on with what is in a run directory.
 
-use std::path::Path;
+use std::fs::Metadata;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::{Duration, Instant, SystemTime};
 
 use gpulane_journal::{RunDir, RunDirError, RunLock};
-use gpulane_model::{ExitCode, Plan, StageId};
+use gpulane_model::{ExitCode, Plan, RunState, StageId};
 use gpulane_runtime::StartRequest;
 
 use super::{fold, open, settings};
@@ -25,10 +26,18 @@ pub(crate) fn resume(args: &Resume) -> ExitCode {
             return ExitCode::BadInput;
         }
     };
-    if !args.accept_changes && !is_unchanged(&dir, &plan, args.failed) {
+    // A journal that cannot be read is the engine's to explain.
+    let state = fold(&dir, &plan).ok();
+    if !args.accept_changes && !is_unchanged(&dir, &plan, state.as_ref(), args.failed) {
         return ExitCode::BadInput;
     }
-    let over = is_over(&dir, &plan, args.failed);
+    if let Some(file) = changed_plan(&plan, state.as_ref()) {
+        say::note(format!(
+            "{0} was changed after this run began, which goes on with the plan as it was; `gpulane run {0}` begins anew",
+            file.display()
+        ));
+    }
+    let over = state.is_some_and(|state| is_over(&state, args.failed));
     let plan = match settings::changed(&dir, plan, &args.map, over) {
         Ok(plan) => plan,
         Err(code) => return code,
@@ -62,12 +71,8 @@ pub(crate) fn resume(args: &Resume) -> ExitCode {
 }
 
 /// Whether the maps that are to go on are those that began, as far as that can be known quickly. If not, it has been said in what.
-fn is_unchanged(dir: &RunDir, plan: &Plan, failed_too: bool) -> bool {
-    if !maps::any(plan) {
-        return true;
-    }
-    // A journal that cannot be read is the engine's to explain.
-    let Ok(state) = fold(dir, plan) else { return true };
+fn is_unchanged(dir: &RunDir, plan: &Plan, state: Option<&RunState>, failed_too: bool) -> bool {
+    let Some(state) = state.filter(|_| maps::any(plan)) else { return true };
     let due = |stage: StageId| {
         let known = state.maps.get(stage.index()).and_then(Option::as_ref);
         known.is_none_or(|map| map.finished.is_none() || failed_too && map.failed > 0)
@@ -80,9 +85,18 @@ fn is_unchanged(dir: &RunDir, plan: &Plan, failed_too: bool) -> bool {
     changed.is_empty()
 }
 
+/// The file the plan came from, if it was written to since the run began.
+fn changed_plan(plan: &Plan, state: Option<&RunState>) -> Option<PathBuf> {
+    let file = Path::new(&plan.run.cwd).join(plan.run.plan_file.as_ref()?);
+    let written = file.metadata().ok().filter(Metadata::is_file)?.modified().ok()?;
+    let begun = SystemTime::UNIX_EPOCH.checked_add(Duration::from_millis(state?.started?.0))?;
+    let here = std::env::current_dir().ok()?;
+    let shown = file.strip_prefix(here).unwrap_or(&file).to_owned();
+    (written > begun).then_some(shown)
+}
+
 /// Whether nothing is left to do. The engine says so; nothing must be changed or promised before.
-fn is_over(dir: &RunDir, plan: &Plan, failed_too: bool) -> bool {
-    let Ok(state) = fold(dir, plan) else { return false };
+fn is_over(state: &RunState, failed_too: bool) -> bool {
     let mut maps = state.maps.iter().flatten();
     let open_maps = maps.any(|map| map.finished.is_none() || failed_too && map.failed > 0);
     let counts = state.counts;

@@ -42,6 +42,7 @@ pub(super) fn settings(gpus: &str, lanes: Option<u32>, headroom: Bytes, sharing:
         headroom,
         foreign: sharing.foreign.map(Into::into).unwrap_or_default(),
         wait: sharing.wait,
+        plan_file: None,
     }
 }
 
@@ -88,6 +89,7 @@ fn from_file(args: &Run, path: &Path, settings: RunSettings) -> Result<Plan, Exi
         return Err(ExitCode::BadInput);
     }
     let mut plan = read_plan(path, settings)?;
+    plan.run.plan_file = path.to_str().map(str::to_owned);
     if let Some(name) = &args.name {
         plan.name.clone_from(name);
     }
