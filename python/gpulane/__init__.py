@@ -65,6 +65,9 @@ __all__ = [
     "stage",
 ]
 
+__version__ = "0.1.0"
+"""The program's own; a test compares it with Cargo.toml."""
+
 _ROOMS = {
     "GpulaneError": "._runs",
     "Model": "._model",
@@ -105,4 +108,4 @@ if not TYPE_CHECKING:  # Type checkers would take it for a promise that every na
 
 
 def __dir__() -> "List[str]":
-    return sorted({*globals(), *__all__})
+    return sorted({*globals(), *__all__} - {"TYPE_CHECKING"})

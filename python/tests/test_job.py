@@ -406,6 +406,10 @@ class Import(unittest.TestCase):
                 self.assertIn(name, dir(gpulane))
                 self.assertTrue(callable(getattr(gpulane, name)))
 
+    def test_its_version_is_the_programs(self) -> None:
+        cargo = HERE.parents[1] / "Cargo.toml"
+        self.assertIn(f'\nversion = "{gpulane.__version__}"\n', cargo.read_text())
+
     def test_other_names_are_not(self) -> None:
         with self.assertRaisesRegex(AttributeError, "'gpulane' has no attribute 'nothing'"):
             gpulane.nothing  # noqa: B018

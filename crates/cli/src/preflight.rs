@@ -60,7 +60,10 @@ pub(crate) fn chosen_gpus(source: &Source, plan: &Plan) -> Vec<Diagnostic> {
         if Path::new(file).extension()? != "py" {
             return None;
         }
-        let line = line_with_choice(&std::fs::read(base.join(file)).ok()?)?;
+        let path = base.join(file);
+        // A pipe of that name would be read for ever.
+        std::fs::metadata(&path).ok().filter(std::fs::Metadata::is_file)?;
+        let line = line_with_choice(&std::fs::read(path).ok()?)?;
         Some(gpulane_plan::chooses_gpu(source, plan, &stage.name, file, line))
     });
     found.collect()
