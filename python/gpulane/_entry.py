@@ -196,45 +196,38 @@ def load(target: str) -> Callable[..., Any]:
 
 
 def arguments(function: Callable[..., Any], config: Any, out: Any) -> Tuple[List[Any], Dict[str, Any]]:
-    """What to call it with: `config` and `out`, by these names where it has them, otherwise in this order, as many as
-    it needs."""
+    """What to call it with: `config` and `out`, by these names where it has them; what is left of the two goes in this
+    order to what it needs besides, or, if it needs nothing at all, to what is `None` by default."""
     try:
         signature = inspect.signature(function)
     except (TypeError, ValueError):
         return [config, out], {}
-    kind = inspect.Parameter
-    named = {"config": config, "out": out}
-    parameters = list(signature.parameters.values())
-    gathering = {kind.VAR_POSITIONAL, kind.VAR_KEYWORD}
-    gathers = {one.kind for one in parameters} & gathering
-    given = [one for one in parameters if one.kind in (kind.POSITIONAL_ONLY, kind.POSITIONAL_OR_KEYWORD)]
-    unnamed = {kind.POSITIONAL_ONLY, *gathering}
-    known = [one.name for one in parameters if one.name in named and one.kind not in unnamed]
-    required = [one.name for one in parameters if one.default is kind.empty and one.kind not in gathering]
-    first = required or [one.name for one in given[:1]]
-    if first and set(known).issuperset(first):
-        return [], {name: named[name] for name in known}
-    # What has a default of its own keeps it, beside something that has none.
-    most = 2 if kind.VAR_POSITIONAL in gathers else sum(one.default is kind.empty for one in given) or len(given)
     name = getattr(function, "__qualname__", "the entry")
-    for values in ([config, out], [config], []):
-        more = {"out": out} if len(values) == 1 and "out" in known else {}
-        try:
-            signature.bind(*values, **more)
-        except TypeError:
-            continue
-        if len(values) > most:
-            continue
-        filled = [one.name for one in given[: len(values)]]
-        wrong = [one for one in filled if one not in named and isinstance(config, dict) and one in config]
-        if wrong or (not filled and gathers == {kind.VAR_KEYWORD}):
-            example = wrong[0] if wrong else next(iter(config), "lr")
-            raise EntryError(
-                f"{name}{signature} is not called with the config's values one by one; "
-                f'write {name}(config, out) and read config["{example}"]'
-            )
-        return values, more
-    raise EntryError(f"{name}{signature} must take (config, out), (config) or nothing")
+    kind = inspect.Parameter
+    parameters = list(signature.parameters.values())
+    gathers = {one.kind for one in parameters} & {kind.VAR_POSITIONAL, kind.VAR_KEYWORD}
+    named = {"config": config, "out": out}
+    by_name = {kind.POSITIONAL_OR_KEYWORD, kind.KEYWORD_ONLY}
+    filled = {one.name: named[one.name] for one in parameters if one.name in named and one.kind in by_name}
+    left = [value for key, value in named.items() if key not in filled]
+    others = [one for one in parameters if one.kind not in gathers and one.name not in filled]
+    needed = [one for one in others if one.default is kind.empty]
+    if not needed and all(one.default is not kind.empty for one in parameters if one.name in filled):
+        needed = [one for one in others if one.default is None][: len(left)]
+    if len(needed) > len(left) or any(one.kind is kind.KEYWORD_ONLY for one in needed):
+        raise EntryError(f"{name}{signature} must take (config, out), (config) or nothing")
+    wrong = [one.name for one in needed if isinstance(config, dict) and one.name in config and one.name not in named]
+    if wrong or (not filled and not needed and gathers == {kind.VAR_KEYWORD}):
+        example = wrong[0] if wrong else next(iter(config), "lr")
+        raise EntryError(
+            f"{name}{signature} is not called with the config's values one by one; "
+            f'write {name}(config, out) and read config["{example}"]'
+        )
+    if not filled and kind.VAR_POSITIONAL in gathers:
+        return left, {}
+    filled.update((one.name, value) for one, value in zip(needed, left))
+    first = [one.name for one in parameters if one.kind is kind.POSITIONAL_ONLY and one.name in filled]
+    return [filled.pop(one) for one in first], filled
 
 
 def call(function: Callable[..., Any]) -> None:

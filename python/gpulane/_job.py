@@ -86,7 +86,8 @@ def seed(n: Optional[int] = None) -> int:
     >>> gpulane.seed(7) and random.random() == first
     True
     """
-    _needs_a_job("seed")
+    if n is None:
+        _needs_a_job("seed")
     given = {**_chosen, **_given()}.get("seed", 0) if n is None else n
     wanted = _whole(given)
     if wanted is None or not 0 <= wanted <= LARGEST_SEED:

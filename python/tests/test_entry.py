@@ -41,13 +41,20 @@ class Cold(Folder):
             ("cfg, verbose=False", "[{'lr': 0.5}, False]"),
             ("cfg, folder, verbose=False", "[{'lr': 0.5}, 'out', False]"),
             ("cfg, verbose=False, out=None", "[{'lr': 0.5}, False, 'out']"),
-            ("cfg=None, folder=None", "[{'lr': 0.5}, 'out']"),
+            ("out, cfg", "['out', {'lr': 0.5}]"),
+            ("config, folder", "[{'lr': 0.5}, 'out']"),
+            ("config, model=None", "[{'lr': 0.5}, None]"),
+            ("verbose=False, config=None, out=None", "[False, {'lr': 0.5}, 'out']"),
+            ("rate=0.1, epochs=3", "[0.1, 3]"),
+            ("verbose=False, cfg=None", "[False, {'lr': 0.5}]"),
+            ("cfg=None, folder=None, seed=3", "[{'lr': 0.5}, 'out', 3]"),
             ("cfg=None, out=None", "[{'lr': 0.5}, 'out']"),
-            ("out=None, cfg=None", "['out', None]"),
+            ("out=None, cfg=None", "['out', {'lr': 0.5}]"),
             ("config, lr=3", "[{'lr': 0.5}, 3]"),
             ("cfg, *more", "[{'lr': 0.5}, (PosixPath('out'),)]"),
             ("config, **more", "[{'lr': 0.5}, {}]"),
             ("config, /, out", "[{'lr': 0.5}, 'out']"),
+            ("cfg, folder, /", "[{'lr': 0.5}, 'out']"),
         ]:
             with self.subTest(signature):
                 self.write(
@@ -86,11 +93,12 @@ class Cold(Folder):
             self.assertEqual(self.cold("train.py:main").returncode, code, text)
 
     def test_what_cannot_be_run_is_said_in_one_line(self) -> None:
-        self.write("main = 3\ndef three(a, b, c): pass\n")
+        self.write("main = 3\ndef three(a, b, c): pass\ndef keyword(*, a): pass\n")
         for target, words in [
             ("train.py:absent", "has no `absent`"),
             ("train.py:main", "cannot be called"),
             ("train.py:three", "three(a, b, c) must take"),
+            ("train.py:keyword", "keyword(*, a) must take"),
             ("gone.py:main", "there is no file"),
         ]:
             done = self.cold(target)

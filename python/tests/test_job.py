@@ -328,6 +328,12 @@ class Seed(InATemporaryFolder):
         os.environ["GPULANE_CONFIG"] = '{"seed": 3}'
         self.assertEqual(gpulane.seed(), 3)
 
+    def test_a_seed_that_is_given_needs_no_job(self) -> None:
+        os.environ["GPULANE_RUN"] = str(self.folder)
+        self.assertEqual(gpulane.seed(7), 7)
+        with self.assertRaisesRegex(RuntimeError, "before there is a job"):
+            gpulane.seed()
+
     def test_a_number_of_numpy_is_a_number(self) -> None:
         class Whole:
             def __index__(self) -> int:

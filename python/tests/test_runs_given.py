@@ -96,7 +96,7 @@ class Inputs(Mapped):
     def test_texts_that_are_no_files_are_told_how_to_be_items(self) -> None:
         made = self.told(["a b", "c d"])
         told = "no such file; texts that are no files need decode='value'"
-        self.assertEqual([row["reason"] for row in made.failed()], [told] * 2)
+        self.assertEqual([row["reason"] for row in made.failed()], ["no such file"] * 2)
         self.assertIn(escape(told), made._card())
         self.assertEqual(len(self.told(["a b", "c d"], decode="value", out="values").results(as_="list")), 2)
 

@@ -12,6 +12,7 @@ import gpulane
 from gpulane._runs import GpulaneError, PlanError, ResourcesMissing, Run, map, run
 from gpulane._runs._advice import in_python
 from gpulane._runs._options import MAP, RESUME, RUN, STAGE
+from gpulane._runs._state import RunState
 
 from .real_gpulane import BUILT, WithGpulane
 
@@ -45,8 +46,22 @@ class Words(unittest.TestCase):
             'x\n  |\n5 | command = ["a", "--out", "b"]\n  = help: write `["a", "--out"]`',
             "see nvidia-smi --gpu-reset",
             "`gpulane init` writes a starter plan",
+            'x\n4 | command = ["a", "--set", "lr=2", "`gpulane resume r`"]\n  |   ^^^',
+            "  │ usage: train.py --gpus 3 --set lr=1",
+            "  again:    gpulane resume r --failed",
         ):
             self.assertEqual(in_python(said), said)
+        self.assertEqual(in_python("note: plan.toml is new\nerror: no --gpus 3"), "no gpus=3")
+
+    def test_what_a_model_says_stays(self) -> None:
+        own = "KeyError: pass --gpus 3, see `gpulane resume r`"
+        for told, words in (
+            (f"the model cannot be set up: {own}; its log has it: `gpulane logs r w/0`; mend it", "`.logs('w/0'"),
+            (f"{own}; nothing succeeded. Mend the model, then `gpulane resume r --failed`", "`.resume(failed=True)`"),
+        ):
+            text = RunState({"name": "x", "stages": [], "jobs": []})._in_python(told)
+            self.assertIn(own, text)
+            self.assertIn(words, text)
 
 
 class Refusals(WithGpulane):

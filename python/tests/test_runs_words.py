@@ -210,6 +210,7 @@ class Cards(unittest.TestCase):
             ({"reason": "exit", "code": 1}, "exit code 1: ValueError: x"),
             ({"reason": "oom", "message": "ValueError: x at step 3"}, "out of GPU memory: ValueError: x at step 3"),
             ({"reason": "timeout"}, "timeout"),
+            ({"reason": "signal", "signal": 9}, "killed by SIGKILL"),
         ):
             html = self.card(after(RunState(plan("a")), {**failed, **event}), last_line_of=lambda job: "ValueError: x")
             self.assertIn(f">{told}</span>", html)
@@ -374,6 +375,21 @@ class Results(InAFolder):
         (self.folder / "metrics.jsonl").write_text(text)
         self.assertEqual(last_metrics(self.folder), {"step": 2999, "loss": 1 / 2999})
         self.assertEqual(last_metrics(self.folder / "nowhere"), {})
+
+    def test_a_crash_of_python_is_told_by_its_fault(self) -> None:
+        dump = (
+            "epoch 1\nFatal Python error: Segmentation fault\n\n"
+            "Thread 0x07 (most recent call first):\n  <no Python frame>\n\n"
+            'Current thread 0x08 (most recent call first):\n  File "train.py", line 3 in main\n'
+            '  File "/r/.python/gpulane/_entry.py", line 4 in <module>\n\nExtension modules: a (total: 1)\n'
+        )
+        log = self.folder / "log"
+        log.write_text(dump)
+        self.assertEqual(last_line(log), 'Fatal Python error: Segmentation fault, File "train.py", line 3 in main')
+        log.write_text(dump + "RuntimeError: a worker died\n")
+        self.assertEqual(last_line(log), "RuntimeError: a worker died")
+        log.write_text("Fatal Python error: init failed\n")
+        self.assertEqual(last_line(log), "Fatal Python error: init failed")
 
     def test_the_last_line_of_a_log(self) -> None:
         log = self.folder / "stderr.log"

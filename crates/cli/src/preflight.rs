@@ -69,16 +69,25 @@ pub(crate) fn chosen_gpus(source: &Source, plan: &Plan) -> Vec<Diagnostic> {
     found.collect()
 }
 
-/// The first line, from 1, on which a Python text assigns to `CUDA_VISIBLE_DEVICES`.
+/// The first line, from 1, on which a Python text assigns to `environ["CUDA_VISIBLE_DEVICES"]`; not one that does so only where
+/// nobody has set it.
 fn line_with_choice(text: &[u8]) -> Option<usize> {
-    let assigns = |line: &str| {
+    let text = String::from_utf8_lossy(text);
+    let mut asked = false;
+    for (at, line) in text.lines().enumerate() {
         let code = line.split('#').next().unwrap_or_default();
-        let behind = code.split_once(env_vars::CUDA_VISIBLE_DEVICES).map(|(_, behind)| behind);
+        // The line below such a question is as good as part of it.
+        let is_asked = code.contains("not in os.environ");
+        let behind = code.split_once(env_vars::CUDA_VISIBLE_DEVICES).map_or("", |(_, behind)| behind);
         let value =
-            behind.and_then(|behind| behind.trim_start_matches(['"', '\'', ']', ' ']).strip_prefix('='));
-        value.is_some_and(|value| !value.starts_with('='))
-    };
-    String::from_utf8_lossy(text).lines().position(assigns).map(|at| at + 1)
+            behind.strip_prefix(['"', '\'']).map(str::trim_start).and_then(|rest| rest.strip_prefix(']'));
+        let value = value.and_then(|rest| rest.trim_start().strip_prefix('='));
+        if !asked && !is_asked && value.is_some_and(|value| !value.starts_with('=')) {
+            return Some(at + 1);
+        }
+        asked = is_asked;
+    }
+    None
 }
 
 /// Every name a program could be called by, for suggestions.
@@ -101,6 +110,16 @@ mod tests {
             ("if os.environ[\"CUDA_VISIBLE_DEVICES\"] == \"0\":", false),
             ("gpus = os.environ.get(\"CUDA_VISIBLE_DEVICES\")", false),
             ("os.environ.setdefault(\"CUDA_VISIBLE_DEVICES\", \"0\")", false),
+            ("Usage: CUDA_VISIBLE_DEVICES=0 python train.py", false),
+            ("print(f\"CUDA_VISIBLE_DEVICES={x}\")", false),
+            (
+                "if \"CUDA_VISIBLE_DEVICES\" not in os.environ: os.environ[\"CUDA_VISIBLE_DEVICES\"] = \"0\"",
+                false,
+            ),
+            (
+                "if \"CUDA_VISIBLE_DEVICES\" not in os.environ:\n    os.environ[\"CUDA_VISIBLE_DEVICES\"] = \"0\"",
+                false,
+            ),
         ] {
             let text = format!("import os\n\n{line}\n");
             assert_eq!(line_with_choice(text.as_bytes()), chosen.then_some(3), "{line}");

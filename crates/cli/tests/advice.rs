@@ -32,7 +32,7 @@ fn a_plan_changed_after_the_run_began_is_not_its_plan() {
     let gpulane = gpulane();
     let plan = "[[stage]]\nname = \"s\"\ncommand = [\"false\"]\n";
     assert_eq!(gpulane.run(plan, "none").code, 3);
-    let said = "note: plan.toml was changed after this run began, which goes on with the plan as it was; `gpulane run plan.toml` begins anew\n";
+    let said = "note: plan.toml was written to after this run began, which goes on with the plan as it was; `gpulane run plan.toml` begins anew\n";
     let unchanged = gpulane.call(&["resume", "r", "--failed"]);
     assert!(unchanged.code == 3 && !unchanged.stderr.contains("changed"), "{}", unchanged.stderr);
     gpulane.workspace.file("plan.toml", &plan.replace("false", "true"));

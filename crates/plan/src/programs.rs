@@ -84,8 +84,10 @@ pub fn missing_file(source: &Source, stage: &str, entry: &str, why: &str) -> Dia
 fn misspelt(entry: &str) -> Option<String> {
     let (written, name) = entry.rsplit_once(':')?;
     let file = written.trim_end_matches(':');
-    if Path::new(file).extension().is_some_and(|ending| ending == "py") {
-        return (file != written).then(|| format!("{file}:{name}"));
+    match Path::new(file).extension().and_then(|ending| ending.to_str()) {
+        Some("py") => return (file != written).then(|| format!("{file}:{name}")),
+        Some("ipynb" | "pyc" | "pyw" | "txt" | "sh" | "json" | "toml") => return None,
+        _ => {}
     }
     let is_module = file.split(['.', '/']).all(|part| {
         part.starts_with(|c: char| c.is_alphabetic() || c == '_')

@@ -2,6 +2,7 @@
 //! back only while it could still become such a one, and shown as soon as it is not.
 
 use std::collections::BTreeMap;
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use gpulane_model::{JobId, Millis};
 
@@ -14,19 +15,22 @@ use crate::tail::Found;
 const BEGINNINGS: [&[u8]; 2] = [b"Traceback (most recent call last)", b"Fatal Python error: "];
 /// Different tracebacks that are remembered.
 const KNOWN: usize = 50;
-/// Lines of one that are compared.
-const LINES: usize = 100;
+/// Lines of one that are compared; a longer one is not remembered.
+const LINES: usize = 2000;
 /// A job that goes on is not kept waiting for longer than this.
 const PATIENCE: Millis = Millis::seconds(2);
 
 /// What jobs said at their end, and who says it again.
 #[derive(Debug, Default)]
 pub(crate) struct Echoes {
-    /// What was shown: by whom, and its lines as they are compared.
-    known: Vec<(JobId, Vec<String>)>,
+    /// What was shown: by whom, and its lines as they are compared. Without any: it was too long.
+    known: Vec<(JobId, Vec<Mark>)>,
     /// Jobs that have begun a traceback.
     speaking: BTreeMap<JobId, Speaking>,
 }
+
+/// Stands for a line.
+type Mark = u64;
 
 #[derive(Debug)]
 enum Speaking {
@@ -39,7 +43,7 @@ enum Speaking {
 #[derive(Debug, Default)]
 struct Held {
     /// As they are compared.
-    lines: Vec<String>,
+    lines: Vec<Mark>,
     /// As they would be shown.
     shown: Vec<String>,
     /// When the first look found them held.
@@ -65,15 +69,17 @@ impl Echoes {
             None => Held::default(),
             Some(Speaking::New(at)) => {
                 let lines = &mut self.known[at].1;
-                if lines.len() < LINES {
-                    lines.push(alike(&clean(line, false)));
+                if lines.len() >= LINES {
+                    lines.clear();
+                } else if !lines.is_empty() {
+                    lines.push(mark(line));
                 }
                 self.speaking.insert(said.job, Speaking::New(at));
                 return vec![render()];
             }
             Some(Speaking::Again(held)) => held,
         };
-        held.lines.push(alike(&clean(line, false)));
+        held.lines.push(mark(line));
         held.shown.push(render());
         if self.known.iter().any(|(_, lines)| lines.starts_with(&held.lines)) {
             self.speaking.insert(said.job, Speaking::Again(held));
@@ -105,7 +111,12 @@ impl Echoes {
     /// Once a look: what was held for too long.
     pub(crate) fn overdue(&mut self, now: Millis) -> Vec<String> {
         let late = |(job, speaking): (&JobId, &mut Speaking)| match speaking {
-            Speaking::Again(held) => (now.since(*held.since.get_or_insert(now)) >= PATIENCE).then_some(*job),
+            Speaking::Again(held) => {
+                // A clock that is set back must not make it wait.
+                let since = held.since.map_or(now, |since| since.min(now));
+                held.since = Some(since);
+                (now.since(since) >= PATIENCE).then_some(*job)
+            }
             Speaking::New(_) => None,
         };
         let late: Vec<JobId> = self.speaking.iter_mut().filter_map(late).collect();
@@ -117,4 +128,10 @@ impl Echoes {
         let all: Vec<JobId> = self.speaking.keys().copied().collect();
         all.into_iter().flat_map(|job| self.release(job)).collect()
     }
+}
+
+fn mark(line: &[u8]) -> Mark {
+    let mut hasher = DefaultHasher::new();
+    alike(&clean(line, false)).hash(&mut hasher);
+    hasher.finish()
 }

@@ -18,6 +18,8 @@ const TAIL_BYTES: u64 = 4096;
 const DUMP_BYTES: u64 = 32 * 1024;
 /// How the other lines of such a story begin, but for those that are set in.
 const DUMP: [&str; 4] = ["Thread 0x", "Current thread", "Extension modules: ", "Python runtime state: "];
+/// Digits of an address.
+const ADDRESS: usize = 8;
 /// In the frames of what calls an entry.
 const RUNNER: &str = "/.python/gpulane/";
 
@@ -83,13 +85,14 @@ fn fault(lines: &[String]) -> Option<Vec<String>> {
     Some(std::iter::once(fatal).chain(frames.take(TAIL)).cloned().collect())
 }
 
-/// A line without the addresses in it, which differ between jobs that say the same.
+/// A line without the addresses in it, which differ between jobs that say the same. Short numbers may be what it is about.
 pub(crate) fn alike(line: &str) -> String {
     let mut parts = line.split("0x");
     let mut text = parts.next().unwrap_or_default().to_owned();
     for part in parts {
         text.push_str("0x");
-        text.push_str(part.trim_start_matches(|c: char| c.is_ascii_hexdigit()));
+        let rest = part.trim_start_matches(|c: char| c.is_ascii_hexdigit());
+        text.push_str(if part.len() - rest.len() >= ADDRESS { rest } else { part });
     }
     text
 }
@@ -100,7 +103,7 @@ mod tests {
 
     #[test]
     fn addresses_make_no_difference() {
-        assert_eq!(alike("<Net object at 0x7f3a99> and 0xFF"), "<Net object at 0x> and 0x");
+        assert_eq!(alike("<Net object at 0x7f3a99001234> and 0xFF"), "<Net object at 0x> and 0xFF");
         assert_eq!(alike("seed 17"), "seed 17");
     }
 

@@ -165,3 +165,45 @@ fn of_many_different_failures_the_rest_is_counted() {
     assert_eq!(text.matches("\n  │ no file ").count(), 10, "{text}");
     assert!(text.contains("\n… and 4 more failed: gpulane status "), "{text}");
 }
+
+#[test]
+fn a_long_traceback_is_recognised_at_once() {
+    let (mut scene, jobs) = seeds(3);
+    let (mut live, _, err) = scene.live(Mode::Plain, Look::PLAIN);
+    scene.started(1);
+    let long = format!(
+        "Traceback (most recent call last):\n{}Deep: error\n",
+        "  File \"deep.py\", line 1\n".repeat(300)
+    );
+    for (n, job) in (0..).zip(&jobs) {
+        scene.job_started(n * 100, job, 1, 0);
+        scene.says(job, 1, "stderr", long.as_bytes());
+        live.tick(None, at(n * 100)).unwrap();
+        scene.job_failed(n * 100 + 50, job, 1, 1, 0.05);
+    }
+    live.tick(None, at(300)).unwrap();
+    let text = err.text();
+    assert_eq!(text.matches("Deep: error").count(), 1, "{text}");
+    assert_eq!(text.matches("the same lines as train/seed=0").count(), 2, "{text}");
+}
+
+#[test]
+fn short_numbers_are_no_addresses() {
+    let (mut scene, jobs) = seeds(2);
+    let (mut live, _, err) = scene.live(Mode::Plain, Look::PLAIN);
+    scene.started(1);
+    for (n, (job, code)) in (0..).zip(jobs.iter().zip(["0xdead", "0xbeef"])) {
+        scene.job_started(n * 100, job, 1, 0);
+        scene.says(
+            job,
+            1,
+            "stderr",
+            format!("Traceback (most recent call last):\nError: {code}\n").as_bytes(),
+        );
+        live.tick(None, at(n * 100)).unwrap();
+        scene.job_failed(n * 100 + 50, job, 1, 1, 0.05);
+    }
+    live.tick(None, at(300)).unwrap();
+    let text = err.text();
+    assert!(text.contains("0xdead") && text.contains("0xbeef"), "{text}");
+}

@@ -8,6 +8,7 @@ of them together, `_ticket` hands the answers out. Imports torch never: if it ma
 
 from __future__ import annotations
 
+import operator
 import sys
 from typing import Any, Callable, Iterable, Optional, Sequence
 
@@ -73,4 +74,7 @@ def concurrent(
 
 
 def _counts(value: Any) -> bool:
-    return isinstance(value, int) and value >= 1
+    try:
+        return operator.index(value) >= 1
+    except TypeError:
+        return False

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from contextlib import nullcontext
 from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
@@ -52,8 +53,8 @@ def prepare(torch: Any, player: OnGpu, example: List[Any], demands: Demands, who
 def try_out(torch: Any, form: Form, model: Callable[..., Any], example: List[Any], whose: str) -> None:
     """Calls a model that needs no preparation: what is wrong with it, or with its example, is found here as it would be
     on a GPU."""
-    copies = [leaf.clone() if hasattr(leaf, "clone") else leaf for leaf in example]
     try:
+        copies = [leaf.clone() if hasattr(leaf, "clone") else copy.copy(leaf) for leaf in example]
         with nullcontext() if torch is None else torch.no_grad():
             form.call(model, copies)
     except Exception as error:

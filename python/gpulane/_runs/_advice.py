@@ -17,11 +17,14 @@ _FLAG = re.compile(rf"(?<![\w-])--({_NAME})(?![\w-])(?: ({_VALUE}))?")
 _RESUME = re.compile(r"`gpulane resume (\S[^`]*?)((?: --[a-z-]+)*)`")
 _LOGS = re.compile(r"`gpulane logs (\S[^`]*) ([^` ]+)`")
 _THERE = re.compile(r"continue (?:it|that run) with `gpulane resume ([^`]+)`, or")
-_SHELLS = (
-    (re.compile(r"\Aerror: "), ""),  # The exception says it.
+_WHOLE = (
+    # The exception says that it is one; notes before it are about a run that does not go on.
+    (re.compile(r"\A(?:note: .*\n)*error: "), ""),
     (re.compile(r"\n+(?:Usage: .*|For more information, try '--help'\.)"), ""),
     # Where in the command line it is: nobody has typed one.
     (re.compile(r"\n *--> command line:.*(?:\n *\d* *\|.*)*"), ""),
+)
+_SHELLS = (
     (re.compile(r", and quote globs so that the shell leaves them alone"), ""),
     (re.compile(r"'(--[a-z-]+) <[^>]*>'"), r"\1"),
     (re.compile(r"--gpus ([^\s:]+): "), r"gpus='\1': "),
@@ -29,8 +32,8 @@ _SHELLS = (
     (re.compile(r"`?--set (\w+)=([^\s`]+)`?"), r"args={'\1': \2}"),
     (re.compile(r"`?--set\b`?"), "args="),
 )
-_SOURCE = re.compile(r"^ *(?:\d* *\||-->|= )")
-"""Lines that show a plan, or what to write there."""
+_QUOTED = re.compile(r"^ *(?:\d* *[|│┆]|-->|= )|(?<!`)\bgpulane (?:logs|map|resume|run|status) ")
+"""Lines that show a plan, what to write there, what a job has said, or a command as it is."""
 
 
 def in_python(said: str, run: bool = False) -> str:
@@ -44,13 +47,19 @@ def in_python(said: str, run: bool = False) -> str:
     def logs(found: Match[str]) -> str:
         return f"`{'' if run else f'gpulane.Run({_path(found[1])!r})'}.logs({found[2]!r}, stderr=True)`"
 
-    for shells, ours in _SHELLS:
+    def line(text: str) -> str:
+        if _QUOTED.search(text):
+            return text
+        for shells, ours in _SHELLS:
+            text = shells.sub(ours, text)
+        text = _THERE.sub(
+            lambda found: f"`gpulane.Run({_path(found[1])!r})` shows it, its `.resume()` goes on with it; or", text
+        )
+        return _FLAG.sub(_argument, _LOGS.sub(logs, _RESUME.sub(resume, text)))
+
+    for shells, ours in _WHOLE:
         said = shells.sub(ours, said)
-    said = _THERE.sub(
-        lambda found: f"`gpulane.Run({_path(found[1])!r})` shows it, its `.resume()` goes on with it; or", said
-    )
-    said = _LOGS.sub(logs, _RESUME.sub(resume, said))
-    return "\n".join(line if _SOURCE.match(line) else _FLAG.sub(_argument, line) for line in said.split("\n"))
+    return "\n".join(map(line, said.split("\n")))
 
 
 def _argument(found: Match[str]) -> str:

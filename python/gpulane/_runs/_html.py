@@ -5,7 +5,7 @@ from __future__ import annotations
 from html import escape
 from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
-from ._state import OWN_FAILURES, JobState, MapState, RunState
+from ._state import JobState, MapState, RunState
 from ._words import clock, lane_label, machine_text, number, plural, rate, with_error
 
 __all__ = ["card"]
@@ -158,10 +158,7 @@ def _failures(state: RunState, last_line_of: Callable[[JobState], str]) -> List[
         if job.status == "failed" and not (job.reason == "stopped" and job.stage in told_already)
     ]
     newest = [(job, last_line_of(job)) for job in jobs[-MOST_FAILURES:]]
-    told = [
-        (job.name, with_error(job.message or "failed", line if job.reason in OWN_FAILURES else ""))
-        for job, line in newest
-    ]
+    told = [(job.name, with_error(job.message or "failed", line if job.says_why else "")) for job, line in newest]
     items = [failure for each in state.maps.values() for failure in each.failures]
     told += items[-max(0, MOST_FAILURES - len(told)) :] if len(told) < MOST_FAILURES else []
     if not told:

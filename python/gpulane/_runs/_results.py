@@ -17,8 +17,11 @@ FORMS = ("list", "pandas", "arrow")
 METRICS_READ = 1 << 16
 """Bytes at the end of a metrics file that are read for the last values."""
 
-LOG_READ = 1 << 13
-"""Bytes at the end of a log that are read for its last line."""
+LOG_READ = 1 << 15
+"""Bytes at the end of a log that are read for its last line: a crash of Python is told with all threads' frames."""
+DUMP = ("  ", "Thread 0x", "Current thread", "Extension modules: ", "Python runtime state: ")
+"""How the lines of such a story begin."""
+RUNNER = "/.python/gpulane/"
 LONGEST_LINE = 300
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
@@ -65,10 +68,24 @@ def last_metrics(attempt: Path) -> Row:
 
 
 def last_line(log: Path) -> str:
-    """The last line of a log that has anything in it, such as `ValueError: lr too high`. Nothing, if there is none."""
+    """The last line of a log that has anything in it, such as `ValueError: lr too high`; after a crash of Python, the
+    fault and the innermost frame. Nothing, if there is none."""
     text = _COLOURS.sub("", _end_of(log, LOG_READ).decode(errors="replace"))
-    line = next((line.strip() for line in reversed(text.splitlines()) if line.strip()), "")
+    lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    line = (_fault(lines) or lines[-1].strip()) if lines else ""
     return line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 1]}…"
+
+
+def _fault(lines: Sequence[str]) -> str:
+    """What `faulthandler` says at the end of a log, in one line."""
+    faults = [at for at, line in enumerate(lines) if line.startswith("Fatal Python error: ")]
+    dump = lines[faults[-1] + 1 :] if faults else []
+    if not faults or not all(line.startswith(DUMP) for line in dump):
+        return ""
+    threads = [at for at, line in enumerate(dump) if line.startswith("Current thread 0x")]
+    frames = [line.strip() for line in dump[threads[0] + 1 :] if RUNNER not in line] if threads else []
+    where = frames[0] if frames and frames[0].startswith("File ") else ""
+    return ", ".join(filter(None, [lines[faults[-1]], where]))
 
 
 def _end_of(file: Path, most: int) -> bytes:

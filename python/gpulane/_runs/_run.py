@@ -22,7 +22,7 @@ from ._journal import Journal, find_run, is_live, plan_of
 from ._options import RESUME, check_known, nearest
 from ._results import failed_items, flat, form_of, last_line, last_metrics, map_rows, shaped
 from ._show import BETWEEN_S, View, cell, view_of
-from ._state import OWN_FAILURES, JobState, MapState, RunState
+from ._state import JobState, MapState, RunState
 from ._target import cells_in, changed
 from ._words import number, plural, with_error
 
@@ -251,7 +251,7 @@ class Run:
                 "job": job.name,
                 "reason": job.reason,
                 "message": job.message,
-                "error": (self._last_line(job) or None) if job.reason in OWN_FAILURES else None,
+                "error": (self._last_line(job) or None) if job.says_why else None,
                 "log": self._attempt(job) / "stderr.log",
             }
             for job in state.jobs.values()
@@ -259,7 +259,7 @@ class Run:
         ]
         for each in state.maps.values():
             for row in failed_items(self._folder(each)):
-                found.append({**row, "reason": each.reason(str(row.get("reason"))), "stage": each.stage})
+                found.append({**row, "stage": each.stage})
         return found
 
     def logs(self, job: Optional[str] = None, *, stderr: bool = False) -> str:

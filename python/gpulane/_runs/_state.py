@@ -10,15 +10,18 @@ from typing import Any, Dict, List, Optional, Tuple
 from ._advice import in_python
 from ._target import cells_in
 
-__all__ = ["OWN_FAILURES", "JobState", "MapState", "RunState", "seconds_of"]
+__all__ = ["JobState", "MapState", "RunState", "seconds_of"]
 
 MAP_COMPLETE = "the map is complete"
 """Why a worker is skipped that its map did not need: it lacks nothing."""
 
 NO_FILE = "no such file"
 
-OWN_FAILURES = ("exit", "signal", "oom", "host_oom")
+OWN_FAILURES = ("exit", "signal", "oom")
 """Reasons that are a job's own doing: whatever else ended it, the last line it wrote is no error."""
+
+ADVICE = ("; its log has", "; nothing succeeded.")
+"""Where advice begins behind what a model has said."""
 
 FINAL = ("succeeded", "failed", "skipped")
 
@@ -44,6 +47,11 @@ class JobState:
     """When it was started, in seconds of the Unix epoch."""
     quiet: bool = False
     """It has shown no sign of life for long."""
+
+    @property
+    def says_why(self) -> bool:
+        """Whether the end of its stderr is why it failed. Who is killed has no time to say something."""
+        return self.reason in OWN_FAILURES and "SIGKILL" not in (self.message or "")
 
 
 @dataclass
@@ -157,8 +165,12 @@ class RunState:
 
     def _in_python(self, text: str) -> str:
         """What the program advises. To mend what is written out from a cell takes a new run."""
-        text = in_python(text, run=True)
-        return text.replace("then `.resume(failed=True)`", "then begin a new run") if self.from_cells else text
+        at = max([text.rfind(words) for words in ADVICE])
+        said, advice = (text[:at], text[at:]) if at >= 0 else ("", text)
+        advice = in_python(advice, run=True)
+        if self.from_cells:
+            advice = advice.replace("then `.resume(failed=True)`", "then begin a new run")
+        return said + advice
 
 
 def _on_job(job: JobState, kind: str, event: Dict[str, Any], time: float) -> None:

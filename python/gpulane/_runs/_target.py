@@ -114,8 +114,8 @@ def _from_cell(model: Any, use: Use) -> str:
             else "in no file and uses what only this Python"
         )
         raise ModelNotInFile(f"{name} is defined {where} has: {', '.join(unsafe)}. {_advice(name, use)}")
-    text = _text(imports, source)
-    folder = CELLS / _mark(text)
+    text = f'"""Written by gpulane from a notebook\'s cell. Changes here are lost."""\n\n{imports}\n\n{source}\n'
+    folder = CELLS / hashlib.sha256(text.encode()).hexdigest()[:8]
     file = folder / f"{_file_name(name)}.py"
     folder.mkdir(parents=True, exist_ok=True)
     if not file.exists():
@@ -125,35 +125,30 @@ def _from_cell(model: Any, use: Use) -> str:
     return f"{file}:{name}"
 
 
-def _text(imports: str, source: str) -> str:
-    return f'"""Written by gpulane from a notebook\'s cell. Changes here are lost."""\n\n{imports}\n\n{source}\n'
-
-
-def _mark(text: str) -> str:
-    return hashlib.sha256(text.encode()).hexdigest()[:8]
-
-
 def cells_in(plan: Mapping[str, Any]) -> Dict[str, str]:
-    """What a plan has from a notebook's cells: by name, the mark of its text."""
+    """What a plan has from a notebook's cells: by name, the file it was written to."""
     found = {}
     for stage in plan["stages"]:
         target = stage.get("entry") or (stage.get("map") or {}).get("model") or ""
         file, _, name = target.rpartition(":")
-        folder = Path(file).parent
-        if folder.parent.parts[-2:] == CELLS.parts:
-            found[name] = folder.name
+        if Path(file).parent.parent.parts[-2:] == CELLS.parts:
+            found[name] = file
     return found
 
 
 def changed(cells: Mapping[str, str]) -> List[str]:
     """Those that the notebook now has otherwise than they were written out."""
     known = vars(sys.modules["__main__"])
-    return [name for name, mark in cells.items() if name in known and _mark_now(known[name], known) != mark]
+    return [name for name, file in cells.items() if name in known and not _is_in(known[name], file)]
 
 
-def _mark_now(model: Any, known: Any) -> str:
-    source = _source(model) if inspect.isclass(model) or inspect.isfunction(model) else None
-    return "" if source is None else _mark(_text(_imports(source, known)[0], source))
+def _is_in(model: Any, file: str) -> bool:
+    """Whether that is what the file has. The notebook's names and what it imports may be others by now."""
+    try:
+        source = _source(model) if inspect.isclass(model) or inspect.isfunction(model) else None
+        return source is not None and f"\n\n{source}\n" in Path(file).read_text(encoding="utf-8")
+    except Exception:
+        return True  # Not known, and no reason not to go on.
 
 
 def _advice(name: str, use: Use) -> str:

@@ -31,13 +31,13 @@ pub(crate) fn resume(args: &Resume) -> ExitCode {
     if !args.accept_changes && !is_unchanged(&dir, &plan, state.as_ref(), args.failed) {
         return ExitCode::BadInput;
     }
-    if let Some(file) = changed_plan(&plan, state.as_ref()) {
+    let over = state.as_ref().is_some_and(|state| is_over(state, args.failed));
+    if let Some(file) = changed_plan(&plan, state.as_ref()).filter(|_| !over) {
         say::note(format!(
-            "{0} was changed after this run began, which goes on with the plan as it was; `gpulane run {0}` begins anew",
+            "{0} was written to after this run began, which goes on with the plan as it was; `gpulane run {0}` begins anew",
             file.display()
         ));
     }
-    let over = state.is_some_and(|state| is_over(&state, args.failed));
     let plan = match settings::changed(&dir, plan, &args.map, over) {
         Ok(plan) => plan,
         Err(code) => return code,

@@ -89,7 +89,8 @@ fn from_file(args: &Run, path: &Path, settings: RunSettings) -> Result<Plan, Exi
         return Err(ExitCode::BadInput);
     }
     let mut plan = read_plan(path, settings)?;
-    plan.run.plan_file = path.to_str().map(str::to_owned);
+    let is_kept = path.is_file() && !path.starts_with("/dev") && !path.starts_with("/proc");
+    plan.run.plan_file = path.to_str().filter(|_| is_kept).map(str::to_owned);
     if let Some(name) = &args.name {
         plan.name.clone_from(name);
     }
