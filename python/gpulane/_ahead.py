@@ -59,7 +59,8 @@ class Ahead:
             self._is_busy = False
 
     def _is_over(self, kept: Kept) -> bool:
-        """Filters of warnings, which are changed here, are everybody's: not beside other threads."""
+        """Whether a job has come, nothing can be kept, or there are other threads: filters of warnings, which are
+        changed here, are everybody's."""
         return not kept.can_write or len(sys._current_frames()) > 1 or self._is_enough()
 
     def _follow(self, first: Optional[str], kept: Kept) -> Iterator[Tuple[str, str]]:
@@ -94,9 +95,11 @@ class Ahead:
         folder, last = os.path.dirname(above), name.rpartition(".")[2]
         if last in self._list(folder) and "__init__.py" in self._list(f"{folder}/{last}"):
             path = f"{folder}/{last}/__init__.py"
-        else:
+        elif f"{last}.py" in self._list(folder):
             path = f"{folder}/{last}.py"
-        return path if os.path.basename(path) in self._list(os.path.dirname(path)) and os.path.isfile(path) else None
+        else:
+            return None
+        return path if os.path.isfile(path) else None
 
     def _list(self, folder: str) -> Set[str]:
         """What is in there. Most names are no modules, and on a file server each would be a question of its own."""

@@ -121,7 +121,6 @@ class Followed(Library):
             (self.library / "far" / f"part{number}.py").write_text("x = [" + "0, " * 2000 + "]\n")
         lines = [f"from . import part{number}\n" for number in range(300)]
         (self.library / "far" / "__init__.py").write_text("".join(lines))
-        self.write("import library\ndef main():\n    print(library.near.SAID)\n")
         self.start("train.py:main", **self.place)
         self.hand_over(self.job())
         self.assertIn("ready", self.hear())

@@ -395,6 +395,11 @@ class Results(InAFolder):
         log = self.folder / "stderr.log"
         for text, line in (
             ("Traceback:\n  x\nValueError: lr too high\n\n \n", "ValueError: lr too high"),
+            (
+                "Traceback (most recent call last):\nImportError: x\ngpulane: this is the Python of y\n",
+                "ImportError: x",
+            ),
+            ("gpulane: there is no file z\n", "gpulane: there is no file z"),
             ("\x1b[31mred\x1b[0m: 1%\r\x1b[31mred\x1b[0m: 2%", "red: 2%"),
             ("x" * 100_000, "x" * 299 + "…"),
             ("\n", ""),

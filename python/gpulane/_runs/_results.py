@@ -22,6 +22,7 @@ LOG_READ = 1 << 15
 DUMP = ("  ", "Thread 0x", "Current thread", "Extension modules: ", "Python runtime state: ")
 """How the lines of such a story begin."""
 RUNNER = "/.python/gpulane/"
+TRACEBACK = "Traceback (most recent call last):"
 LONGEST_LINE = 300
 _COLOURS = re.compile(r"\x1b\[[0-9;]*[A-Za-z]")
 
@@ -69,9 +70,11 @@ def last_metrics(attempt: Path) -> Row:
 
 def last_line(log: Path) -> str:
     """The last line of a log that has anything in it, such as `ValueError: lr too high`; after a crash of Python, the
-    fault and the innermost frame. Nothing, if there is none."""
+    fault and the innermost frame; not our own hint below a traceback. Nothing, if there is none."""
     text = _COLOURS.sub("", _end_of(log, LOG_READ).decode(errors="replace"))
     lines = [line.rstrip() for line in text.splitlines() if line.strip()]
+    if lines and lines[-1].startswith("gpulane: ") and TRACEBACK in lines:
+        lines.pop()
     line = (_fault(lines) or lines[-1].strip()) if lines else ""
     return line if len(line) <= LONGEST_LINE else f"{line[: LONGEST_LINE - 1]}…"
 

@@ -258,8 +258,7 @@ class Run:
             if job.status == "failed"
         ]
         for each in state.maps.values():
-            for row in failed_items(self._folder(each)):
-                found.append({**row, "stage": each.stage})
+            found += [{**row, "stage": each.stage} for row in failed_items(self._folder(each))]
         return found
 
     def logs(self, job: Optional[str] = None, *, stderr: bool = False) -> str:

@@ -21,10 +21,11 @@ from types import CodeType, ModuleType
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 from ._errors import ModelNotInFile
+from ._journal import RUNS
 
 __all__ = ["CELLS", "ENTRY", "cells_in", "changed", "target_of"]
 
-CELLS = Path("runs") / "cells"
+CELLS = RUNS / "cells"
 """Where models from cells are written to: beside the runs that need them to be resumed."""
 
 
