@@ -37,8 +37,10 @@ pub struct Live {
 }
 
 impl Gpulane {
-    /// `binary` is `env!("CARGO_BIN_EXE_gpulane")` in the test.
+    /// `binary` is `env!("CARGO_BIN_EXE_gpulane")` in the test. `GPULANE_TEST_BINARY` puts another build in its place, so that
+    /// `scripts/regressions.py` can show which tests an older one fails.
     pub fn new(binary: &str) -> Self {
+        let binary = std::env::var("GPULANE_TEST_BINARY").unwrap_or_else(|_| binary.to_owned());
         let workspace = Workspace::new();
         // What runs learn of each other stays in here.
         let cache = workspace.path().join("cache").display().to_string();
