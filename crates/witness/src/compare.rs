@@ -14,16 +14,43 @@ const WORK_PER_MILLE: u64 = 5;
 /// What two looks at the same processes show.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub enum Change {
-    /// Nothing has moved, and nothing will by itself.
-    Frozen,
+    /// Nothing has moved, and what it waits for cannot come: the proof, in words.
+    Frozen(String),
+    /// Nothing has moved, but what it waits for may still come from outside, or is not known; what that is.
+    Waiting(String),
     /// It lives; why.
     Moved(String),
     /// It cannot be looked at, so nothing can be said of it; why.
     Unseen(String),
-    /// It waits by the clock, or for somebody else who lives, and will go on by itself; where.
+    /// Nothing has moved, and it waits by the clock: it will go on by itself; where.
     Sleeping(String),
     /// Something from outside holds it (a signal, a debugger, a freezer); which.
     Stopped(String),
+}
+
+/// What the caller knows beside the two looks.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Known {
+    /// The job's main process; 0: the first of those looked at.
+    pub main: u32,
+    /// What its GPUs did from before the first look until the second.
+    pub gpu: GpuUse,
+    /// Ids of threads that only watch, as what they did over time has shown.
+    pub monitors: BTreeSet<u32>,
+}
+
+/// What the GPUs of a job did all along.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum GpuUse {
+    /// Not known: they cannot be read, or were not.
+    #[default]
+    Unknown,
+    /// It has none, or they idled.
+    Idle,
+    /// One of them was at work.
+    Busy,
+    /// One of them has fallen off the bus.
+    Lost,
 }
 
 /// Compares a later look with an earlier one.
@@ -31,20 +58,19 @@ pub enum Change {
 /// Threads that wake by the clock and wait again at the same place (pollers, monitors, heartbeats) are no life by themselves:
 /// what they do when there is something to do shows as another stack, or as CPU time, or as I/O or output, which the caller
 /// watches. Threads of libraries that watch and report (wandb, tqdm) are left out altogether.
-pub fn compare(first: &Evidence, second: &Evidence) -> Change {
+pub fn compare(first: &Evidence, second: &Evidence, known: &Known) -> Change {
     if let Some(which) = stopped(first).or_else(|| stopped(second)) {
         return Change::Stopped(which);
     }
+    let _ = known;
     if let Some(why) = moved(first, second) {
         return Change::Moved(why);
     }
     if let Some(why) = unseen(first).or_else(|| unseen(second)) {
         return Change::Unseen(why);
     }
-    match waiting::sleeping(first, second) {
-        Some(place) => Change::Sleeping(place),
-        None => Change::Frozen,
-    }
+    waiting::change(first, second)
+        .unwrap_or_else(|| Change::Frozen("nothing has moved, and nothing in it ends by itself".to_owned()))
 }
 
 fn stopped(evidence: &Evidence) -> Option<String> {

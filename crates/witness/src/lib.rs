@@ -19,7 +19,7 @@ mod sockets;
 mod syscall;
 mod take;
 
-pub use compare::{Change, compare};
+pub use compare::{Change, GpuUse, Known, compare};
 pub use diagnose::{GpuSight, Surroundings, diagnose};
 pub use evidence::{Descriptors, Evidence, Frame, Holder, ProcessEvidence, Python, ThreadEvidence, Wait};
 pub use full::in_full;

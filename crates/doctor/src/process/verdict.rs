@@ -17,7 +17,7 @@ const POLLING: u64 = 5;
 pub(super) fn of(looks: &Looks, gpu: Option<GpuSight>) -> Finding {
     let over = looks.over;
     match &looks.change {
-        Change::Moved(_) | Change::Unseen(_) | Change::Frozen
+        Change::Moved(_) | Change::Unseen(_) | Change::Frozen(_) | Change::Waiting(_)
             if looks.is_hidden() && looks.usage.cpu(over) <= POLLING =>
         {
             let seen = format!(
@@ -34,10 +34,10 @@ pub(super) fn of(looks: &Looks, gpu: Option<GpuSight>) -> Finding {
         }
         Change::Stopped(who) => stopped(looks, who),
         // Work between the looks that neither of them met.
-        Change::Frozen if looks.usage.cpu(over) > POLLING => {
+        Change::Frozen(_) | Change::Waiting(_) if looks.usage.cpu(over) > POLLING => {
             Finding::fine(TOPIC, format!("it works: {}% of a CPU in {over}", looks.usage.cpu(over)))
         }
-        Change::Frozen => frozen(looks, gpu),
+        Change::Frozen(_) | Change::Waiting(_) => frozen(looks, gpu),
     }
 }
 

@@ -1,19 +1,20 @@
 //! Waits that end by themselves: by the clock, when somebody else who lives is done, when a disk answers.
 
-use super::{at, pairs, thread_pairs};
+use super::{Change, at, pairs, thread_pairs};
 use crate::{Evidence, Frame, ThreadEvidence};
 
 /// Libraries in which processes wait for each other's lock files, asking again and again.
 const LOCK_FILES: [&str; 4] = ["/filelock/", "/fasteners/", "/portalocker/", "/torch/utils/file_baton.py"];
 
-/// What the first thread found waits for that will go on by itself.
-pub(super) fn sleeping(first: &Evidence, second: &Evidence) -> Option<String> {
+/// What the first thread found waits for that may still come, or will go on by itself.
+pub(super) fn change(first: &Evidence, second: &Evidence) -> Option<Change> {
     pairs(first, second).find_map(|(before, after)| {
         thread_pairs(before, after).find_map(|(earlier, later)| {
             for_a_disk(earlier, later)
                 .or_else(|| for_file_lock(later))
                 .or_else(|| for_lock_file(earlier, later))
-                .or_else(|| by_the_clock(earlier, later, after.pid))
+                .map(Change::Waiting)
+                .or_else(|| by_the_clock(earlier, later, after.pid).map(Change::Sleeping))
         })
     })
 }

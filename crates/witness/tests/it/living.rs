@@ -7,7 +7,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::{JoinHandle, sleep, spawn};
 use std::time::{Duration, Instant};
 
-use gpulane_witness::{Change, Python, Surroundings, compare, diagnose, take};
+use gpulane_witness::{Change, Known, Python, Surroundings, compare, diagnose, take};
 use rustix::process::Signal;
 
 use crate::subject::Subject;
@@ -125,7 +125,7 @@ fn a_thread_that_waits_with_a_limit_while_the_main_one_waits_without() {
         let subject = Subject::start(program);
         subject.until(|evidence, change| {
             let there = is_at(evidence, ("job.py", 4));
-            assert!(!there || *change != Change::Frozen, "{program}");
+            assert!(!there || !matches!(change, Change::Frozen(_)), "{program}");
             there && matches!(change, Change::Sleeping(_))
         });
     }
@@ -149,15 +149,16 @@ fn who_waits_for_a_file_lock_of_another_process_waits() {
         let file = tempfile::NamedTempFile::new().unwrap();
         let path = file.path().to_str().unwrap();
         let holder = Subject::with_arguments(HOLDER, &[path, taken_by]);
-        holder.until(|evidence, change| is_at(evidence, ("job.py", 9)) && *change == Change::Frozen);
+        holder
+            .until(|evidence, change| is_at(evidence, ("job.py", 9)) && matches!(change, Change::Frozen(_)));
         let waiter = Subject::with_arguments(
             "import fcntl, sys\nfcntl.flock(open(sys.argv[1]), fcntl.LOCK_EX)\n",
             &[path],
         );
         let evidence = waiter.until(|evidence, change| {
             let there = is_at(evidence, ("job.py", 2));
-            assert!(!there || *change != Change::Frozen, "{taken_by}");
-            there && matches!(change, Change::Sleeping(_))
+            assert!(!there || !matches!(change, Change::Frozen(_)), "{taken_by}");
+            there && matches!(change, Change::Waiting(_))
         });
         let held_by = evidence.processes[0].threads[0].wait.as_ref().unwrap().holder.as_ref().unwrap();
         assert_eq!(held_by.pid, Some(holder.pid()), "{taken_by}");
@@ -180,7 +181,7 @@ while True:
     let first = subject.until(|evidence, _| is_at(evidence, ("job.py", 6)));
     let used = |evidence: &gpulane_witness::Evidence| evidence.processes[0].cpu;
     let second = subject.until(|evidence, _| used(evidence) >= used(&first) + 40);
-    let change = compare(&first, &second);
+    let change = compare(&first, &second, &Known::default());
     assert!(matches!(change, Change::Moved(_)), "{change:?}");
     assert!(second.taken > first.taken);
 }
@@ -241,7 +242,7 @@ fn what_ends_is_left_out_and_counts_as_life() {
     let first = subject.until(|evidence, _| is_at(evidence, ("job.py", 3)));
     subject.close_stdin();
     let second = subject.until(|evidence, _| evidence.processes.len() == 1);
-    assert_eq!(compare(&first, &second), Change::Moved("a process ended".to_owned()));
+    assert_eq!(compare(&first, &second, &Known::default()), Change::Moved("a process ended".to_owned()));
     assert!(take(&[u32::MAX]).processes.is_empty());
 }
 
@@ -279,8 +280,9 @@ never = threading.Event()
 for _ in range(200): threading.Thread(target=never.wait).start()
 ",
     );
-    let evidence = subject
-        .until(|evidence, change| *change == Change::Frozen && evidence.processes[0].threads.len() == 201);
+    let evidence = subject.until(|evidence, change| {
+        matches!(change, Change::Frozen(_)) && evidence.processes[0].threads.len() == 201
+    });
     let began = Instant::now();
     let rounds = 5;
     for _ in 0..rounds {

@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use gpulane_witness::{Change, Evidence, compare, descendants, is_monitor, take};
+use gpulane_witness::{Change, Evidence, Known, compare, descendants, is_monitor, take};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
 
@@ -59,7 +59,7 @@ impl Subject {
         let first = self.look();
         sleep(GAP);
         let second = self.look();
-        let change = compare(&first, &second);
+        let change = compare(&first, &second, &Known { main: self.pid(), ..Known::default() });
         (second, change)
     }
 
@@ -77,7 +77,7 @@ impl Subject {
     }
 
     pub(crate) fn until_frozen(&self) -> Evidence {
-        self.until(|_, change| *change == Change::Frozen)
+        self.until(|_, change| matches!(change, Change::Frozen(_)))
     }
 
     /// Ends its stdin.

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use gpulane_core::Seen;
 use gpulane_model::Stuck;
-use gpulane_witness::{Change, Evidence, Surroundings};
+use gpulane_witness::{Change, Evidence, Known, Surroundings};
 
 /// How long evidence may take. Stacks of a process with hundreds of threads take a fraction of a second.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -73,12 +73,12 @@ impl Lookers {
 }
 
 /// What two looks at the same processes tell.
-pub(super) fn compare(first: &Evidence, second: &Evidence) -> Seen {
-    match gpulane_witness::compare(first, second) {
-        Change::Frozen => Seen::Frozen,
+pub(super) fn compare(first: &Evidence, second: &Evidence, known: &Known) -> Seen {
+    match gpulane_witness::compare(first, second, known) {
+        Change::Frozen(_) => Seen::Frozen,
         Change::Moved(_) => Seen::Moved,
         Change::Unseen(_) => Seen::Unreadable,
-        Change::Sleeping(_) => Seen::Sleeping,
+        Change::Waiting(_) | Change::Sleeping(_) => Seen::Sleeping,
         Change::Stopped(_) => Seen::Stopped,
     }
 }

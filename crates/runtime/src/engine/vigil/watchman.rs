@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use gpulane_core::{Input, Judgement, Norm, Seen, YOUTH};
 use gpulane_journal::RunDir;
 use gpulane_model::{JobId, Machine, Millis, Plan, Stuck};
-use gpulane_witness::{Evidence, GpuSight, Surroundings};
+use gpulane_witness::{Evidence, GpuSight, GpuUse, Known, Surroundings};
 use rustix::process::Pid;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -231,7 +231,12 @@ impl Watchman {
             && !pulse.is_some_and(|pulse| pulse.is_telling());
         let Some(charge) = self.charges.get_mut(&job) else { return };
         let seen = match charge.first.as_ref().filter(|_| charge.vigil.holds_evidence()) {
-            Some(first) => looks::compare(first, &evidence),
+            Some(first) => {
+                // A GPU that was at work would have shown as life; one that cannot be seen is minded below.
+                let gpu = if in_the_dark { GpuUse::Unknown } else { GpuUse::Idle };
+                let known = Known { main: charge.main_id(), gpu, ..Known::default() };
+                looks::compare(first, &evidence, &known)
+            }
             None => Seen::First,
         };
         let seen = if seen == Seen::Frozen && in_the_dark { Seen::Unreadable } else { seen };
