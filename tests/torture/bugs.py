@@ -1,0 +1,79 @@
+"""Bugs to plant: small edits of gpulane's source that break a promise. The torture must find each without being told.
+
+An edit whose old text is gone fails loudly: then find the new place of the same mistake.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class Bug:
+    """One edit."""
+
+    name: str
+    file: str
+    old: str
+    new: str
+
+    def plant(self, source: Path) -> None:
+        """Makes the edit in a copy of the source."""
+        path = source / self.file
+        text = path.read_text("utf-8")
+        if text.count(self.old) != 1:
+            raise LookupError(f"{self.name}: `{self.old}` stands {text.count(self.old)} times in {self.file}, not once")
+        path.write_text(text.replace(self.old, self.new), "utf-8")
+
+
+BUGS = [
+    Bug(
+        "outputs are not synced before they are published",
+        "crates/runtime/src/engine/publish.rs",
+        "Ok(file) => rustix::fs::fsync(file)?,",
+        "Ok(_) => {}",
+    ),
+    Bug(
+        "the journal is announced before it is synced",
+        "crates/journal/src/disk.rs",
+        "self.sync_data()",
+        "Ok(())",
+    ),
+    Bug(
+        "the ledger of a map is not synced",
+        "crates/parts/src/ledger.rs",
+        ".and_then(|()| self.file.sync_data());",
+        ";",
+    ),
+    Bug(
+        "the guardian does not end what is left",
+        "crates/runtime/src/guardian.rs",
+        "for process in Table::read().closure(&children.read()) {",
+        "for process in Table::read().closure(&children.read()).into_iter().take(0) {",
+    ),
+    Bug(
+        "jobs inherit the engine's signal mask",
+        "crates/runtime/src/process/spawn.rs",
+        "libc::sigprocmask(libc::SIG_SETMASK, &raw const (*orders).signals, std::ptr::null_mut());",
+        "",
+    ),
+    Bug(
+        "a failed try is not counted",
+        "crates/core/src/on_exit.rs",
+        "if failures > retries ||",
+        "if failures > retries + 1 ||",
+    ),
+    Bug(
+        "the run's lock is not taken",
+        "crates/journal/src/lock.rs",
+        "if try_lock(&file, FlockOperation::NonBlockingLockExclusive, path)? {",
+        "if try_lock(&file, FlockOperation::NonBlockingLockExclusive, path)? || true {",
+    ),
+    Bug(
+        "a published output is not recognised by a resume",
+        "crates/runtime/src/engine/recovery.rs",
+        "} else if dir.out_dir(plan, job).is_dir() {",
+        "} else if dir.out_dir(plan, job).is_dir() && false {",
+    ),
+]

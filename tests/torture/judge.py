@@ -1,0 +1,256 @@
+"""The judge of plans: by journal, outputs and what jobs noted, whether every job is in a state its story allows.
+
+Shares no code with gpulane; docs/run-directory.md and docs/exit-codes.md are its law.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from . import journal
+from .story import REASONS, UNCOUNTED, Happened, JobStory, Story
+
+
+@dataclass
+class Verdict:
+    """What was checked, and what did not hold."""
+
+    checked: Counter[str] = field(default_factory=Counter)
+    violations: list[str] = field(default_factory=list)
+
+    def check(self, invariant: str, holds: bool, otherwise: str) -> bool:
+        """Counts a check, and keeps what was seen if it does not hold."""
+        self.checked[invariant] += 1
+        if not holds:
+            self.violations.append(f"{invariant}: {otherwise}")
+        return holds
+
+
+@dataclass
+class Fate:
+    """What became of a job, by the journal."""
+
+    state: str = "waiting"
+    # Failures since it was last given a fresh start that use up a try.
+    counted: int = 0
+    failures: list[journal.Event] = field(default_factory=list)
+    last: journal.Event = field(default_factory=dict)
+    # Its latest process.
+    pid: int = 0
+
+
+class Judge:
+    """Judges a plan's run that has come to its end."""
+
+    def __init__(self, story: Story, happened: Happened, run: Path, notes: Path) -> None:
+        self.story, self.happened, self.run = story, happened, run
+        self.verdict = Verdict()
+        self.notes = {job.name: read_notes(notes / job.name.replace("/", "@")) for job in story.jobs()}
+        self.fates = {job.name: Fate() for job in story.jobs()}
+
+    def judge(self) -> Verdict:
+        """Everything, one after the other."""
+        reading = journal.read(self.run / "journal.jsonl")
+        self.verdict.check("the journal is whole", not reading.faults, "; ".join(reading.faults))
+        for event in reading.events:
+            self.fold(event)
+        for job in self.story.jobs():
+            self.judge_state(job)
+            self.judge_output(job)
+            self.judge_notes(job)
+        self.judge_end(reading.events)
+        return self.verdict
+
+    def fold(self, event: journal.Event) -> None:
+        """Takes one record in."""
+        name, kind = event.get("job"), event.get("event")
+        if name not in self.fates:
+            return
+        fate, job = self.fates[name], next(job for job in self.story.jobs() if job.name == name)
+        check = self.verdict.check
+        if kind == "job_started":
+            check("no success is run again", fate.state != "succeeded", f"{name} was started after its success")
+            self.judge_order(job)
+            fate.state, fate.pid = "running", event["pid"]
+        elif kind == "job_succeeded":
+            check("every job ends once", fate.state != "succeeded", f"{name} succeeded twice")
+            fate.state = "succeeded"
+        elif kind == "job_failed":
+            check("every job ends once", fate.state != "succeeded", f"{name} failed after its success")
+            fate.state, fate.last = "failed", event
+            fate.failures.append(event)
+            fate.counted += event["reason"] not in UNCOUNTED and not event.get("shared")
+            self.judge_reason(job, event)
+        elif kind == "job_retrying":
+            limit = self.story.stage_of(job).retries
+            fine = fate.counted <= limit or self.happened.doubt
+            check(
+                "retries are counted", fine, f"{name} is tried again after {fate.counted} failures, retries = {limit}"
+            )
+            fate.state = "waiting"
+        elif kind == "job_skipped":
+            fate.state = "skipped"
+        elif kind == "job_requeued":
+            check("every job ends once", fate.state != "succeeded", f"{name} is queued again after its success")
+            fate.state, fate.counted = "waiting", 0
+
+    def judge_order(self, job: JobStory) -> None:
+        """A job starts when those it follows have ended as it needs."""
+        if self.happened.doubt:
+            return
+        stage = self.story.stage_of(job)
+        if job.source:
+            state = self.fates[job.source].state
+            self.verdict.check("order", state == "succeeded", f"{job.name} started while {job.source} was {state}")
+            return
+        for other in self.story.stages:
+            if other.name in stage.after:
+                states = {each.name: self.fates[each.name].state for each in other.jobs}
+                fine = set(states.values()) == {"succeeded"}
+                self.verdict.check("order", fine, f"{job.name} started with stage {other.name} at {states}")
+
+    def judge_reason(self, job: JobStory, event: journal.Event) -> None:
+        """Every failure has a cause in the story, or in what the torture did."""
+        reason, attempt = event["reason"], event["attempt"]
+        notes = [note for note in self.notes[job.name] if note["attempt"] == attempt]
+        own = any(note["at"] == "failing" and REASONS[note["how"]] == reason for note in notes)
+        done = {
+            "exit": any(note["at"] == "trouble" for note in notes),
+            "signal": self.fates[job.name].pid in self.happened.signalled,
+            "timeout": self.happened.slowed and "timeout" in self.story.stage_of(job).keys,
+            "cancelled": {"*", job.name} & self.happened.cancelled,
+            "interrupted": True,
+            "lost": True,
+            "stopped": True,
+        }
+        text = f"{job.name} attempt {attempt} failed by {reason}: {json.dumps(event)}; it noted {notes}"
+        self.verdict.check("every failure has its cause", bool(own or done.get(reason)), text)
+
+    def judge_state(self, job: JobStory) -> None:
+        """The state a job is left in."""
+        fate, stage = self.fates[job.name], self.story.stage_of(job)
+        check = self.verdict.check
+        ended = fate.state in ("succeeded", "failed", "skipped")
+        check("every job in one state its story allows", ended, f"{job.name} is left {fate.state}")
+        if fate.state == "failed" and fate.last["reason"] != "cancelled" and not self.happened.doubt:
+            right = fate.counted == stage.retries + 1
+            check(
+                "retries are counted",
+                right,
+                f"{job.name} has failed for good after {fate.counted} failures, retries = {stage.retries}: {fate.last}",
+            )
+        if fate.state == "skipped":
+            needed = (
+                [job.source]
+                if job.source
+                else [e.name for s in self.story.stages if s.name in stage.after for e in s.jobs]
+            )
+            cause = [name for name in needed if name and self.fates[name].state != "succeeded"]
+            fine = bool(cause) or "*" in self.happened.cancelled
+            check("every job in one state its story allows", fine, f"{job.name} was skipped without a cause")
+        if job.name in self.happened.announced:
+            check(
+                "no announced success is lost",
+                fate.state == "succeeded",
+                f"{job.name} was announced and is {fate.state}",
+            )
+
+    def judge_output(self, job: JobStory) -> None:
+        """The output is there and whole if the job succeeded, and not there otherwise."""
+        fate, out = self.fates[job.name], self.run / "jobs" / job.name / "out"
+        check = self.verdict.check
+        if fate.state != "succeeded":
+            check("every output once and whole", not out.exists(), f"{job.name} is {fate.state} and has an output")
+            return
+        problem, whole = read_output(out)
+        if not check("every output once and whole", problem is None, f"{job.name}: {problem}"):
+            return
+        then = self.happened.announced.get(job.name)
+        if then is not None:
+            same = json.loads(then) == whole if then else False
+            check("no announced success is lost", same, f"{job.name}: output {whole} is not what was announced: {then}")
+        starts = [note for note in self.notes[job.name] if note["at"] == "start"]
+        last = starts[-1]["token"] if starts else None
+        check(
+            "no success is run again",
+            last == whole["token"],
+            f"{job.name}: published by {whole['token']}, last started as {last}",
+        )
+        if job.source:
+            _, source = read_output(self.run / "jobs" / job.source / "out")
+            fine = source is not None and source["token"] == whole["source"]
+            check(
+                "inputs are published outputs",
+                fine,
+                f"{job.name} was given {whole['source']}, {job.source} is {source}",
+            )
+
+    def judge_notes(self, job: JobStory) -> None:
+        """What the job itself has seen."""
+        check = self.verdict.check
+        for note in self.notes[job.name]:
+            if note["at"] == "twice":
+                check(
+                    "nothing twice at once", False, f"{job.name} attempt {note['attempt']} found {note['what']} in use"
+                )
+            if note["at"] == "start":
+                check("nothing twice at once", True, "")
+                clean = not note["ignored"] and not note["blocked"]
+                check(
+                    "jobs start with clean signals",
+                    clean,
+                    f"{job.name}: ignored {note['ignored']}, blocked {note['blocked']}",
+                )
+        if self.fates[job.name].state == "skipped" and not self.fates[job.name].failures:
+            never = not any(note["at"] == "start" for note in self.notes[job.name])
+            check(
+                "every job in one state its story allows",
+                never or self.happened.doubt,
+                f"{job.name} is skipped but ran",
+            )
+
+    def judge_end(self, events: list[journal.Event]) -> None:
+        """The last record counts what there is."""
+        last = next((event for event in reversed(events) if event["event"] == "run_finished"), None)
+        if last is None and self.happened.doubt:
+            return
+        if not self.verdict.check("the run ends", last is not None, f"no run_finished; last: {events[-1:]}"):
+            return
+        assert last is not None
+        states = Counter(fate.state for fate in self.fates.values())
+        said = {key: last[key] for key in ("succeeded", "failed", "skipped")}
+        right = all(said[key] == states[key] for key in said)
+        self.verdict.check("the run ends", right, f"run_finished says {said}, jobs are {dict(states)}")
+
+
+def read_notes(path: Path) -> list[dict[str, Any]]:
+    """What a job noted; a torn last line is left out."""
+    try:
+        lines = path.read_bytes().split(b"\n")[:-1]
+    except OSError:
+        return []
+    return [json.loads(line) for line in lines]
+
+
+def read_output(out: Path) -> tuple[str | None, dict[str, Any]]:
+    """What is wrong with an output, and what it says of itself."""
+    try:
+        whole = json.loads((out / "whole.json").read_bytes())
+    except (OSError, ValueError) as error:
+        return f"{out}/whole.json: {error}", {}
+    expected = set(whole["files"]) | {"whole.json"}
+    there = {str(path.relative_to(out)) for path in out.rglob("*") if not path.is_dir()} - {"result.txt"}
+    if expected != there:
+        return f"{out} holds {sorted(there)}, not {sorted(expected)}", whole
+    for name, checksum in whole["files"].items():
+        data = (out / name).read_bytes()
+        if hashlib.sha256(data).hexdigest() != checksum:
+            return f"{out}/{name} is damaged: {len(data)} bytes", whole
+        if data.split(b"\n", 1)[0] != whole["token"].encode():
+            return f"{out}/{name} is of another attempt", whole
+    return None, whole

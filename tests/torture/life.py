@@ -1,0 +1,251 @@
+"""One call of gpulane on a run, from start to end: faults strike as its journal grows, its processes are watched.
+
+Owns who is who among the processes of a run, and the deadlines.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from . import proc
+from .disks import Disk
+from .faults import Fault, Kind
+from .journal import Event, Follower, read
+from .program import Call, Program
+from .story import Happened, Story
+
+# Without a record for so long, while nobody is stopped, a run hangs: no job takes longer than a few seconds.
+STILL = 45.0
+# Busy for this share of this time without a record: a loop without progress.
+SPIN_SHARE, SPIN_SECONDS = 0.7, 10.0
+# A child that has ended is reaped within this time.
+ZOMBIE_SECONDS = 5.0
+# The most memory each of gpulane's own processes may ever hold.
+MOST = {"front": 300 << 20, "guardian": 100 << 20, "engine": 300 << 20, "feeder": 1500 << 20}
+
+
+@dataclass
+class Eyes:
+    """What was seen of gpulane's own processes: CPU time since the last record, peak memory."""
+
+    since: dict[int, tuple[float, float, float]] = field(default_factory=dict)
+    peaks: dict[str, int] = field(default_factory=dict)
+    # Children that have ended and were not reaped, and when that was first seen.
+    zombies: dict[int, float] = field(default_factory=dict)
+    next_look: float = 0.0
+
+
+@dataclass
+class Life:
+    """A call, and what is done to it."""
+
+    program: Program
+    story: Story
+    happened: Happened
+    disk: Disk
+    run: Path
+    number: int
+    faults: list[Fault]
+    kinds: dict[str, Kind]
+    struck: list[str] = field(default_factory=list)
+    violations: list[str] = field(default_factory=list)
+    wish: dict[str, Any] = field(default_factory=dict)
+    call: Call = field(init=False)
+    journal: Follower = field(init=False)
+    eyes: Eyes = field(default_factory=Eyes)
+    # Exit codes that what was done before the call explains.
+    excused: set[int] = field(default_factory=set)
+    refusal: bool = False
+    was_cut: bool = False
+    # There was nothing left to do before the call.
+    had_ended: bool = False
+    _due: dict[Fault, float] = field(default_factory=dict)
+    _later: list[tuple[float, Callable[[], object]]] = field(default_factory=list)
+    _beside: list[tuple[Call, set[int]]] = field(default_factory=list)
+    _lines: int = 0
+
+    def begin(self, arguments: list[str]) -> None:
+        """Starts the call, under the circumstances this life has."""
+        self.journal = Follower(self.run / "journal.jsonl")
+        self.journal.poll()
+        self._lines = len(self.journal.seen)
+        for fault in self.mine("between") + self.mine("start"):
+            self.strike(fault)
+        self.had_ended = has_ended(read(self.run / "journal.jsonl").events)
+        self.call = self.program.start(arguments, self.wish)
+        self.call.excused |= self.excused
+
+    def mine(self, when: str) -> list[Fault]:
+        """The faults of this life that strike then and have not struck."""
+        return [fault for fault in self.faults if fault.life == self.number and self.kinds[fault.kind].when == when]
+
+    def strike(self, fault: Fault) -> bool:
+        """Lets a fault happen; true: it did."""
+        if not self.kinds[fault.kind].strike(self, fault):
+            return False
+        self.struck.append(fault.kind)
+        return True
+
+    def live(self) -> int | None:
+        """Goes on until the call ends, and gives its exit code; None: it hung."""
+        waiting = self.mine("during")
+        changed = time.monotonic()
+        while True:
+            if self.journal.poll() or self._later:
+                changed = time.monotonic()
+            self.hear()
+            waiting = [fault for fault in waiting if not self.attempt(fault)]
+            self.do_later()
+            code = self.call.ended()
+            if code is not None and not self._later:
+                break
+            now = time.monotonic()
+            if now - changed > STILL:
+                break
+            self.watch(now, changed)
+            time.sleep(0.01)
+        self.finish_beside()
+        self.call.hear()
+        return self.call.ended()
+
+    def attempt(self, fault: Fault) -> bool:
+        """Lets a fault happen if its moment has come; true: it did, or never will."""
+        now = time.monotonic()
+        if self.call.ended() is not None:
+            return True
+        if fault not in self._due:
+            if len(self.journal.seen) - self._lines < fault.records:
+                return False
+            self._due[fault] = now + fault.delay
+        return now >= self._due[fault] and self.strike(fault)
+
+    def hear(self) -> None:
+        """Takes in what `--json` announces, with the token each announced output bears."""
+        for event in self.call.hear():
+            if event.get("event") == "job_succeeded":
+                self.happened.announced.setdefault(event["job"], token_of(self.run, event["job"]))
+            if event.get("event") == "batch_committed" and event.get("part"):
+                with contextlib.suppress(OSError):
+                    self.happened.parts.setdefault(event["part"], (self.run / event["part"]).read_bytes())
+
+    def do_later(self) -> None:
+        """Does what was put off and is due."""
+        now = time.monotonic()
+        due = [what for when, what in self._later if when <= now]
+        self._later = [(when, what) for when, what in self._later if when > now]
+        for what in due:
+            what()
+
+    def watch(self, now: float, changed: float) -> None:
+        """Looks for loops without progress and for memory, twice a second."""
+        if now < self.eyes.next_look:
+            return
+        self.eyes.next_look = now + 0.5
+        for target in ("front", "guardian", "engine", "feeder"):
+            for process in self.find(target):
+                self.look_for_zombies(target, process, now)
+                used = proc.spent(process.pid)
+                self.eyes.peaks[target] = max(self.eyes.peaks.get(target, 0), used.peak)
+                at, wanted, since = self.eyes.since.get(process.pid, (now, used.wanted, changed))
+                if since != changed or process.pid not in self.eyes.since:
+                    at, wanted = now, used.wanted
+                self.eyes.since[process.pid] = (at, wanted, changed)
+                busy, time_passed = used.wanted - wanted, now - at
+                if time_passed > SPIN_SECONDS and busy > SPIN_SHARE * time_passed:
+                    self.violate(f"no loop without progress: {target}: {busy:.1f} s of CPU in {time_passed:.1f} s")
+                    self.eyes.since[process.pid] = (now, used.wanted, changed)
+
+    def look_for_zombies(self, target: str, process: proc.Process, now: float) -> None:
+        """A child that has ended is reaped within seconds, unless its parent was stopped."""
+        zombies = proc.zombies(process.pid) if process.state not in "tT" else []
+        for pid in zombies:
+            since = self.eyes.zombies.setdefault(pid, now)
+            if now - since > ZOMBIE_SECONDS:
+                self.violate(f"children are reaped: {pid} of the {target} has ended {now - since:.1f} s ago")
+                self.eyes.zombies[pid] = now + 3600
+        if not zombies and target == "engine":
+            self.eyes.zombies.clear()
+
+    # What faults use ---------------------------------------------------------------------------------------
+
+    def find(self, target: str) -> list[proc.Process]:
+        """The living processes of that kind which belong to this call."""
+        front = proc.look(self.call.pid)
+        if target == "front":
+            return [front] if front else []
+        guardians = [each for each in proc.children(self.call.pid) if each.name == "lane-guardian"]
+        if target == "guardian":
+            return guardians
+        engines = [each for one in guardians for each in proc.children(one.pid) if each.name == "gpulane-engine"]
+        if target == "engine":
+            return engines
+        under = [each for one in engines for each in proc.children(one.pid)]
+        if target == "feeder":
+            return [each for each in under if each.command.startswith("lane-feeder")]
+        jobs = {event["pid"] for event in self.journal.seen if event.get("event") == "job_started"}
+        if target == "standby":
+            return [e for e in under if e.pid not in jobs and proc.has_variable(e.pid, "GPULANE_STANDBY")]
+        return [each for each in under if each.pid in jobs]
+
+    def excuse_early(self, number: int, target: str) -> None:
+        """A front that was signalled before it began its work may die of the signal."""
+        if target == "front" and len(self.journal.seen) == self._lines:
+            self.call.excused.add(-number)
+
+    def later(self, seconds: float, what: Callable[[], object]) -> None:
+        """Puts something off; it is done even if the call ends before."""
+        self._later.append((time.monotonic() + seconds, what))
+
+    def beside(self, arguments: list[str], codes: set[int]) -> None:
+        """Another call beside this one; it must end by itself, with one of these codes."""
+        self._beside.append((self.program.start(arguments), codes))
+
+    def finish_beside(self) -> None:
+        """Waits for the calls beside this one."""
+        for call, codes in self._beside:
+            code = call.wait(STILL)
+            if code is None:
+                self.violate(f"no call hangs: {' '.join(call.arguments)} has not ended")
+            elif code not in codes:
+                words = call.words().strip()[-400:]
+                self.violate(f"exit codes as documented: {' '.join(call.arguments)} ended with {code}: {words}")
+            call.close()
+        self._beside = []
+
+    def expect_refusal(self) -> None:
+        """The journal is damaged: the next call must refuse it."""
+        self.refusal = True
+
+    def after_cut(self) -> None:
+        """The power was cut: the next call finds what the disk kept, after another boot."""
+        self.was_cut = True
+
+    def say(self, what: str) -> None:
+        """A line for the diary."""
+        self.happened.diary.append(f"call {self.number}, after {len(self.journal.seen)} records: {what}")
+
+    def violate(self, what: str) -> None:
+        """Something that must not be."""
+        self.violations.append(what)
+
+
+def token_of(run: Path, job: str) -> str | None:
+    """The token in a job's published output; None if there is no such output."""
+    try:
+        text = (run / "jobs" / job / "out" / "whole.json").read_text()
+    except OSError:
+        return None
+    return text
+
+
+def has_ended(events: list[Event]) -> bool:
+    """Whether everything has ended: a map that stopped has not, and is taken up again."""
+    if not events or events[-1]["event"] != "run_finished":
+        return False
+    maps = [event["event"] for event in events if event["event"] in ("map_finished", "map_stopped", "map_reopened")]
+    return not maps or maps[-1] == "map_finished"

@@ -1,0 +1,38 @@
+"""The torture's model, copied beside each map: a checksum of what it is given; some items make it raise or crash.
+
+What the model has seen goes also into a file that it never closes: after a worker that was left alone it must be whole.
+"""
+
+import os
+import time
+import zlib
+
+import gpulane
+
+HERE = os.path.dirname(os.path.abspath(__file__))
+
+
+class Model(gpulane.Model):
+    def __init__(self, decode="value", pause=0.0):
+        self.decode = decode
+        self.pause = pause
+
+    def setup(self):
+        self.seen = open(os.path.join(HERE, "log", f"seen-{os.getpid()}"), "a")
+
+    def predict_batch(self, batch):
+        time.sleep(self.pause)
+        return [self.one(item) for item in batch]
+
+    def one(self, item):
+        if isinstance(item, str):
+            if item.startswith("raise"):
+                raise ValueError(item)
+            if item.startswith("crash"):
+                os.abort()
+            value = zlib.crc32(item.encode("utf-8", "surrogateescape"))
+        else:
+            data = bytes(memoryview(item).cast("B")) if not isinstance(item, bytes) else item
+            value = data[0] if data and data == data[:1] * len(data) else -1 - zlib.crc32(data)
+        self.seen.write(f"{value}\n")
+        return {"value": value}

@@ -1,0 +1,130 @@
+"""Random plans: stages, matrices, gangs, retries and the parts jobs play, and the TOML that says so."""
+
+from __future__ import annotations
+
+import json
+import random
+import sys
+from pathlib import Path
+from typing import Any
+
+from .story import JobStory, StageStory, Story
+
+# Other users must be able to run it, too.
+PYTHON = "/usr/bin/python3" if Path("/usr/bin/python3").exists() else sys.executable
+ACTOR = [PYTHON, "-S", "-E", "actor.py"]
+
+
+def make(dice: random.Random) -> Story:
+    """A random plan."""
+    gpus, lanes = dice.choice([("none", 3), ("none", 2), ("sim:2x24GiB", None), ("sim:4x24GiB", None)])
+    story = Story(gpus=gpus, lanes=lanes)
+    for number in range(dice.choice([1, 1, 2, 2, 3])):
+        story.stages.append(make_stage(dice, story, f"s{number}"))
+    return story
+
+
+def make_stage(dice: random.Random, story: Story, name: str) -> StageStory:
+    """A random stage; one that follows others may depend on them."""
+    keys: dict[str, Any] = {"grace": "1s", "retries": dice.choice([0, 0, 1, 1, 2])}
+    width = 2 if story.gpus.startswith("sim") else 1
+    keys["gpus"] = dice.choice([1, 1, 1, width, 0])
+    if dice.random() < 0.2:
+        keys["parallel"] = dice.choice([1, 2])
+    if dice.random() < 0.2:
+        keys["start_gate"] = dice.choice(["off", 1])
+    if dice.random() < 0.2:
+        keys["retry_delay"] = dice.choice(["50ms", "300ms"])
+    entry = dice.random() < 0.25
+    if entry:
+        keys["entry"] = "actor.py:main"
+        keys["python"] = PYTHON
+        keys["standbys"] = dice.choice([1, "auto", "off", 2])
+    else:
+        keys["command"] = ACTOR
+    stage = StageStory(name, keys, [])
+    if story.stages and dice.random() < 0.7:
+        source = dice.choice(story.stages)
+        if dice.random() < 0.6:
+            stage.foreach = source.name
+        if stage.foreach is None or dice.random() < 0.3:
+            stage.after = [source.name]
+    points(dice, story, stage)
+    for job in stage.jobs:
+        job.part = part(dice, story, stage, job)
+    if any(job.part.get("how") == "late" for job in stage.jobs):
+        keys["timeout"] = "4s"
+    if any(job.part.get("how") == "freeze" for job in stage.jobs):
+        keys["hang"] = "2s"
+    if any(job.part.get("end") == "result" for job in stage.jobs):
+        keys.update(result=["result.txt"], hang="8s")
+    return stage
+
+
+def points(dice: random.Random, story: Story, stage: StageStory) -> None:
+    """The stage's jobs, and the keys that make them."""
+    if stage.foreach:
+        source = next(each for each in story.stages if each.name == stage.foreach)
+        stage.jobs = [
+            JobStory(f"{stage.name}/{job.name.split('/')[1]}", stage.name, {}, source=job.name) for job in source.jobs
+        ]
+        return
+    seeds = list(range(1, dice.choice([2, 3, 4, 6])))
+    if dice.random() < 0.3:
+        matrix: dict[str, list[Any]] = {"seed": seeds[:2], "kind": ["a", "b"][: dice.choice([1, 2])]}
+        names = [f"seed={seed},kind={kind}" for seed in matrix["seed"] for kind in matrix["kind"]]
+    else:
+        matrix = {"seed": seeds}
+        names = [f"seed={seed}" for seed in seeds]
+    stage.keys["matrix"] = matrix
+    if dice.random() < 0.2:
+        stage.keys["job"] = [{"name": "big", "config": {key: values[0] for key, values in matrix.items()}}]
+        names.append("big")
+    stage.jobs = [JobStory(f"{stage.name}/{name}", stage.name, {}) for name in names]
+
+
+def part(dice: random.Random, story: Story, stage: StageStory, job: JobStory) -> dict[str, Any]:
+    """What one job does."""
+    part: dict[str, Any] = {"seconds": round(dice.choice([0, 0.05, 0.2, 0.5, 1.0]) * dice.random(), 3)}
+    part["files"] = [dice.choice([0, 10, 1000, 5000, 70_000]) for _ in range(dice.choice([1, 2, 4]))]
+    if job.source:
+        part["input"] = True
+    if stage.keys["gpus"] and story.gpus.startswith("sim"):
+        part["alone"] = True
+    if dice.random() < 0.15:
+        part["deep"] = dice.choice([3, 40])
+    if dice.random() < 0.2:
+        part["prints"] = [dice.choice([10, 1001, 66_000, 300_001]) for _ in range(2)]
+    if dice.random() < 0.15:
+        part["deaf"] = True
+    if dice.random() < 0.35:
+        part["leaves"] = dice.sample(["child", "deaf", "daemon", "bare", "twice"], dice.choice([1, 1, 2]))
+    if dice.random() < 0.3:
+        part["failures"] = dice.choice([1, 1, 2, 9])
+        part["how"] = dice.choices(["exit", "crash", "abort", "late"], [4, 2, 2, 1])[0]
+    elif dice.random() < 0.15:
+        part["end"] = dice.choices(["done", "handles", "result"], [3, 2, 1])[0]
+        if part["end"] == "result":
+            # A child that sleeps by the clock is life, and so is what it may print.
+            part.pop("leaves", None)
+    return part
+
+
+def toml(story: Story) -> str:
+    """The plan as a person would write it."""
+    lines = ['name = "torture"']
+    for stage in story.stages:
+        lines += ["", "[[stage]]", f'name = "{stage.name}"']
+        keys = {key: value for key, value in stage.keys.items() if key not in ("matrix", "job")}
+        if stage.after:
+            keys["after"] = stage.after
+        if stage.foreach:
+            keys["foreach"] = stage.foreach
+        lines += [f"{key} = {json.dumps(value)}" for key, value in keys.items()]
+        if "matrix" in stage.keys:
+            lines.append("[stage.matrix]")
+            lines += [f"{key} = {json.dumps(values)}" for key, values in stage.keys["matrix"].items()]
+        for job in stage.keys.get("job", []):
+            config = ", ".join(f"{key} = {json.dumps(value)}" for key, value in job["config"].items())
+            lines += ["[[stage.job]]", f'name = "{job["name"]}"', f"config = {{ {config} }}"]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,285 @@
+"""One round: a story, the faults it meets, the calls it takes to bring it to its end, and the verdict."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import uuid
+from collections import Counter
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from . import disks, faults, journal, maps, plans, proc
+from .disks import Disk
+from .faults import Fault, Kind
+from .judge import Judge, Verdict
+from .judge_maps import MapJudge
+from .life import MOST, Life, has_ended
+from .program import Program
+from .story import Happened, Story
+
+# After the last fault a run must come to its end within so many calls.
+MOST_LIVES = 10
+
+
+@dataclass
+class Options:
+    """What holds for all rounds."""
+
+    binary: Path
+    seed: int
+    base: Path
+    have: set[str]
+    kinds: list[Kind]
+
+
+@dataclass
+class Outcome:
+    """What a round came to."""
+
+    number: int
+    struck: Counter[str] = field(default_factory=Counter)
+    verdict: Verdict = field(default_factory=Verdict)
+    jobs: int = 0
+    items: int = 0
+    calls: int = 0
+    peaks: dict[str, int] = field(default_factory=dict)
+    story: str = ""
+    diary: list[str] = field(default_factory=list)
+    folder: Path | None = None
+
+
+class Round:
+    """One round, by its number and the seed alone."""
+
+    def __init__(self, options: Options, number: int) -> None:
+        self.options, self.number = options, number
+        self.dice = random.Random(f"{options.seed}/{number}")
+        self.kinds = {kind.name: kind for kind in options.kinds}
+        self.story, self.faults = self.compose()
+        self.happened = Happened()
+        self.outcome = Outcome(number)
+        self.folder = options.base / f"round-{number}"
+        self.tag = f"t{options.seed}r{number}u{uuid.uuid4().hex[:8]}"
+        self.struck: list[str] = []
+        self.boot = 0
+
+    def compose(self) -> tuple[Story, list[Fault]]:
+        """The story and its faults: the first fault goes through all kinds in turn, others come by chance."""
+        usable = [kind for kind in self.options.kinds if kind.needs <= self.options.have | faults.STORIES]
+        order = list(usable)
+        random.Random(self.options.seed).shuffle(order)
+        first = order[self.number % len(order)]
+        story = maps.make(self.dice) if self.wants_map(first) else plans.make(self.dice)
+        if "entry" in first.needs:
+            story.stages[0].keys.pop("command", None)
+            story.stages[0].keys |= {"entry": "actor.py:main", "python": plans.PYTHON, "standbys": 1}
+        story.disk = next((kind for kind in ("small", "image") if kind in first.needs), "plain")
+        given = {story.disk, "root", "user"} | ({"map"} if story.map else {"plan"})
+        given |= {"entry"} if any("entry" in stage.keys for stage in story.stages) else set()
+        others = [kind for kind in usable if kind.needs <= given and kind.name != "another user"]
+        chosen = [first, *self.dice.sample(others, self.dice.choice([0, 1, 1, 2, 3]))]
+        self.dice.shuffle(chosen)
+        records = 8 if story.map else 2 + 3 * len(story.jobs())
+        return story, faults.schedule(self.dice, chosen, records)
+
+    def wants_map(self, first: Kind) -> bool:
+        """Whether the round is a map; what needs neither plan nor map has the choice."""
+        return "map" in first.needs or (not first.needs & {"plan", "entry"} and self.dice.random() < 0.3)
+
+    # The course of a round ---------------------------------------------------------------------------------
+
+    def run(self) -> Outcome:
+        """Everything; leaves nothing behind but, after a violation, the round's folder."""
+        self.outcome.story = self.story.tell()
+        try:
+            self.prepare()
+            self.live()
+            self.judge()
+        finally:
+            self.clean()
+        self.outcome.struck = Counter(self.struck)
+        self.outcome.diary = self.happened.diary
+        return self.outcome
+
+    def prepare(self) -> None:
+        """The folder, the actors and the place for the run directory."""
+        self.folder.mkdir()
+        for name in ("log", "locks", "cache"):
+            (self.folder / name).mkdir()
+        here = Path(__file__).parent
+        shutil.copy(here / "actor.py", self.folder)
+        (self.folder / "tag").write_text(self.tag)
+        if self.story.map:
+            maps.write(self.story.map, self.folder)
+        else:
+            (self.folder / "plan.toml").write_text(plans.toml(self.story))
+            acts = {job.name: job.part for job in self.story.jobs()}
+            (self.folder / "acts.json").write_text(json.dumps({"jobs": acts}, indent=1))
+        self.disk = Disk(
+            self.story.disk,
+            self.folder / "disk",
+            self.dice.choice(["commit=1", "commit=1,noauto_da_alloc", "commit=300"]),
+        )
+        if not self.disk.make(6 << 20):
+            raise RuntimeError(f"no disk of kind {self.story.disk} at {self.disk.at}")
+        self.place = self.disk.at / "r"
+        self.program = Program(self.options.binary, self.folder, self.tag)
+        if any(fault.kind == "another user" for fault in self.faults):
+            for path in [self.folder, *self.folder.rglob("*")]:
+                os.chown(path, faults.OTHER_USER, faults.OTHER_USER)
+
+    def live(self) -> None:
+        """Call after call until the run has ended and there is nothing to do."""
+        last = max((fault.life for fault in self.faults), default=0)
+        salvage = again = False
+        for number in range(MOST_LIVES):
+            life = self.next_life(number)
+            arguments = self.arguments(salvage, again)
+            salvage = again = False
+            life.begin(arguments)
+            code = life.live()
+            self.after(life, code)
+            if code is None:
+                return
+            salvage = life.refusal and code == 2
+            if number >= last and code == 4:
+                return
+            if number == last + 1 and code in (0, 3) and self.dice.random() < 0.3:
+                again = True
+        self.violate("the run ends", f"{MOST_LIVES} calls have not brought it to its end")
+
+    def next_life(self, number: int) -> Life:
+        """The next call, under the circumstances that hold for all calls of this round."""
+        life = Life(self.program, self.story, self.happened, self.disk, self.place, number, self.faults, self.kinds)
+        life.struck, life.violations = self.struck, self.outcome.verdict.violations
+        if "another user" in self.struck:
+            life.wish["user"] = faults.OTHER_USER
+        if self.boot:
+            path = self.folder / f"boot-{self.boot}"
+            path.write_text(f"{uuid.UUID(int=self.boot)}\n")
+            life.wish["boot"] = str(path)
+        return life
+
+    def arguments(self, salvage: bool, again: bool) -> list[str]:
+        """What is typed next."""
+        if (self.place / "plan.json").exists():
+            more = ["--salvage"] if salvage else ["--failed"] if again else []
+            return ["resume", str(self.place), "--json", *more]
+        if self.place.exists():
+            lost = [name for name in self.happened.announced if not self.story.map]
+            if lost:
+                self.violate("no announced success is lost", f"{self.place} has no plan, {lost} were announced")
+            shutil.rmtree(self.place, ignore_errors=True)
+        gpus = ["--gpus", self.story.gpus] + (["--lanes", str(self.story.lanes)] if self.story.lanes else [])
+        if self.story.map:
+            return ["map", *self.story.map.arguments, "--out", str(self.place), "--json", *gpus]
+        return ["run", "plan.toml", "--run-dir", str(self.place), "--json", *gpus]
+
+    def finished(self) -> list[journal.Event]:
+        """The journal, if its last word is that all has ended."""
+        events = journal.read(self.place / "journal.jsonl").events
+        return events if has_ended(events) else []
+
+    def after(self, life: Life, code: int | None) -> None:
+        """What must hold when a call has ended."""
+        self.outcome.calls += 1
+        for target, peak in life.eyes.peaks.items():
+            self.outcome.peaks[target] = max(peak, self.outcome.peaks.get(target, 0))
+            self.check("memory within bounds", peak < MOST[target], f"{target} held {peak >> 20} MiB")
+        self.check(
+            "no call hangs", code is not None, f"{' '.join(life.call.arguments)} stands still; {self.happened.diary}"
+        )
+        if code is None:
+            return
+        if life.was_cut:
+            self.boot += 1
+            if not self.disk.power_on():
+                raise RuntimeError("the image cannot be mounted again")
+        else:
+            self.judge_code(life, code)
+        self.judge_left()
+
+    def judge_code(self, life: Life, code: int) -> None:
+        """The exit code is one that docs/exit-codes.md gives for what happened."""
+        allowed = set(life.call.excused)
+        if life.refusal:
+            allowed = {2}
+        elif life.had_ended and "--failed" not in life.call.arguments:
+            # What was lost with a damaged journal is looked at again.
+            allowed |= {0, 3, 4} if "--salvage" in life.call.arguments else {4}
+        elif events := self.finished():
+            some = (
+                events[-1]["failed"]
+                or events[-1]["skipped"]
+                or any(event.get("failed") for event in events if event["event"] == "map_finished")
+            )
+            allowed |= {3} if some else {0}
+            if "--failed" in life.call.arguments:
+                allowed |= {4}
+        if self.happened.doubt and not life.refusal:
+            # The record of the end may be what was lost.
+            allowed |= {4}
+        words = life.call.words().strip()[-600:]
+        self.check(
+            "exit codes as documented",
+            code in allowed,
+            f"{' '.join(life.call.arguments)} ended with {code}, not one of {sorted(allowed)}: {words}",
+        )
+
+    def judge_left(self) -> None:
+        """Nothing that was started is left."""
+        left = proc.wait_gone(self.tag, 8.0)
+        if self.happened.orphans:
+            # Out of reach, as the docs say; those with a tag are ended by the next call.
+            for process in left:
+                proc.send(process.pid, 9)
+            left = []
+        self.check("no process left", not left, f"{[(each.pid, each.state, each.command[-120:]) for each in left]}")
+        proc.end_all(self.tag)
+
+    def judge(self) -> None:
+        """The verdict over what the run has come to."""
+        notes = self.folder / "log"
+        judge = (
+            MapJudge(self.story, self.happened, self.place)
+            if self.story.map
+            else Judge(self.story, self.happened, self.place, notes)
+        )
+        verdict = judge.judge()
+        self.outcome.verdict.checked += verdict.checked
+        self.outcome.verdict.violations += verdict.violations
+        self.outcome.jobs, self.outcome.items = (
+            len(self.story.jobs()),
+            len(self.story.map.items) if self.story.map else 0,
+        )
+
+    def check(self, invariant: str, holds: bool, otherwise: str) -> None:
+        """Counts a check of this round."""
+        self.outcome.verdict.check(invariant, holds, otherwise)
+
+    def violate(self, invariant: str, what: str) -> None:
+        """Something that must not be."""
+        self.check(invariant, False, what)
+
+    def clean(self) -> None:
+        """Ends what is left and removes the folder, unless there is something to see in it."""
+        proc.end_all(self.tag)
+        for call in getattr(self, "program", Program(Path(), Path(), "")).calls:
+            call.close()
+        kept = bool(self.outcome.verdict.violations)
+        if hasattr(self, "disk"):
+            if kept and self.story.disk != "plain":
+                with contextlib.suppress(OSError):
+                    shutil.copytree(self.disk.at, self.folder / "disk-kept", symlinks=True)
+            self.disk.remove()
+        if kept:
+            self.outcome.folder = self.folder
+        else:
+            shutil.rmtree(self.folder, ignore_errors=True)
+
+
+__all__ = ["Options", "Outcome", "Round", "disks"]
