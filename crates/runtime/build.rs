@@ -4,7 +4,9 @@ use std::fmt::Write;
 use std::path::{Path, PathBuf};
 
 fn main() -> std::io::Result<()> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../python");
+    // Asked when this runs: a build directory may have been copied from another checkout.
+    let here = std::env::var_os("CARGO_MANIFEST_DIR").map(PathBuf::from).unwrap_or_default();
+    let root = here.join("../../python");
     let package = root.join("gpulane");
     println!("cargo::rerun-if-changed={}", package.display());
     let mut files = Vec::new();
