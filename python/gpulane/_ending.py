@@ -1,4 +1,4 @@
-"""The end of a process whose job went well: short, with nothing lost by it.
+"""The end of a process whose work is done: short, with nothing lost by it.
 
 With torch, Python takes its modules apart for a second, in which the GPU is held and idle. The kernel frees all of it
 anyway. But some objects do more at their end than to free memory. Whoever may be one of them means that Python ends by
@@ -16,6 +16,7 @@ import os
 import re
 import sys
 import threading
+import time
 import traceback
 from itertools import compress
 from types import AsyncGeneratorType, CoroutineType, FunctionType, GeneratorType
@@ -26,7 +27,7 @@ try:
 except ImportError:  # Python was built without.
     ctypes = None  # type: ignore[assignment]
 
-__all__ = ["can_be_short", "end"]
+__all__ = ["can_be_short", "end", "flush_files"]
 
 WRITE_AT_THE_END = ("LD_PRELOAD", "CUDA_INJECTION64_PATH")
 """Profilers and their like come into a process by these."""
@@ -50,7 +51,11 @@ BUFFERS = (_io.BufferedWriter, _io.BufferedRandom, _io.BufferedRWPair)
 FILES = (*BUFFERS, _io.BufferedReader, _io.BytesIO, _io.FileIO, _io.StringIO, _io.TextIOWrapper)
 
 FLUSH_S = 3.0
-"""So long C may take to write what it has: a thread of its own that waits for input would keep it from that."""
+"""So long C may take to write what it has: a thread of its own that waits for input would keep it from that. Python's
+files get as long where other threads run, which may hold one while they wait."""
+
+FLUSHERS = 4
+"""Threads that flush files: one that cannot be written to keeps one of them."""
 
 
 def can_be_short() -> bool:
@@ -58,40 +63,71 @@ def can_be_short() -> bool:
     return sys.implementation.name == "cpython" and ctypes is not None
 
 
-def end() -> None:
-    """Ends the process after a job that went well, without taking all modules apart. Before that threads are waited
-    for, exit handlers run, and files are written. Returns, and leaves it to Python, if anything else may have a say."""
+def end(code: int = 0) -> None:
+    """Ends the process without taking all modules apart. Before that threads are waited for, exit handlers run, and
+    files are written. Returns, and leaves it to Python, if anything else may have a say; files are written even then,
+    since Python forgets those that a daemon thread holds."""
     try:
         threading._shutdown()  # type: ignore[attr-defined]
     except BaseException:
         traceback.print_exc()
-        return
+        return None
     with contextlib.suppress(BaseException):  # Each was shown already.
         atexit._run_exitfuncs()
-    if threading.active_count() > 1 or any(name in os.environ for name in WRITE_AT_THE_END):
-        return
-    if _has_foreign_code():
-        return
+    watched = any(name in os.environ for name in WRITE_AT_THE_END)
+    if watched or threading.active_count() > 1 or _has_foreign_code():
+        return flush_files(FLUSH_S)
     gc.collect()
     gc.unfreeze()
     files = _open_files(gc.get_objects())
     if files is None:
-        return
+        return flush_files(FLUSH_S)
     try:
         sys.stdout.flush()
         sys.stderr.flush()
     except Exception:
-        return  # Python has its own way to say so.
-    # Text goes through buffers.
-    texts = [file.flush for file in files if type(file) is _io.TextIOWrapper]
-    buffers = [file.flush for file in files if type(file) in BUFFERS]
-    for write in texts + buffers:
+        return None  # Python has its own way to say so.
+    for file in files:
         with contextlib.suppress(Exception):  # As Python does with a file that nobody has closed.
-            write()
+            file.flush()
     flushing = threading.Thread(target=_flush_what_c_has, daemon=True)
     flushing.start()
     flushing.join(FLUSH_S)
-    os._exit(0)
+    os._exit(code)
+
+
+def flush_files(seconds: float) -> None:
+    """Flushes every open file that Python knows of, wherever it is kept, beside other threads that may be using them:
+    as many as can be written to in this time."""
+    gc.unfreeze()
+    objects = gc.get_objects()
+    todo = iter(_to_flush([one for one in objects if type(one) in FILES and _is_open(one) and _is_plain(one)]))
+    del objects
+
+    def flush() -> None:
+        for file in todo:
+            with contextlib.suppress(Exception):
+                file.flush()
+
+    flushers = [threading.Thread(target=flush, daemon=True) for _ in range(FLUSHERS)]
+    until = time.monotonic() + seconds
+    for one in flushers:
+        one.start()
+    for one in flushers:
+        one.join(max(0.0, until - time.monotonic()))
+
+
+def _to_flush(files: List[Any]) -> List[Any]:
+    """Those with a buffer, in this order: text goes through buffers."""
+    texts = [file for file in files if type(file) is _io.TextIOWrapper]
+    return texts + [file for file in files if type(file) in BUFFERS]
+
+
+def _is_open(file: Any) -> bool:
+    try:
+        return not file.closed
+    except Exception:
+        return False  # One that was detached from what it wrote to.
 
 
 def _flush_what_c_has() -> None:
@@ -134,7 +170,8 @@ def _library(path: str) -> Optional[str]:
 
 
 def _open_files(objects: List[Any]) -> Optional[List[Any]]:
-    """The files among them; `None` if others are there that may have something to do when they go."""
+    """The files among them that have a buffer, in the order in which to flush them; `None` if others are there that may
+    have something to do when they go."""
     kinds = {kind: _kind(kind) for kind in set(map(type, objects))}
     if "last words" in kinds.values():
         return None
@@ -150,7 +187,7 @@ def _open_files(objects: List[Any]) -> Optional[List[Any]]:
             if not _is_plain(one):
                 return None
             files.append(one)
-    return files
+    return _to_flush(files)
 
 
 def _is_plain(file: Any) -> bool:

@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import atexit
 import os
 import queue
 import sys
 import threading
 import time
 import traceback
-from typing import Any, Dict, NamedTuple, Optional, Union
+from typing import Any, Callable, Dict, NamedTuple, Optional, Union
 
 from ._batches import Ready
-from ._calls import Caller, Outcome
+from ._calls import Broken, Caller, Outcome
 from ._device import choose, expect
+from ._leaving import TERMINATED, Terminated, begin_leaving, is_leaving
 from ._model import load_model
 from ._ring import Batch, Ring
 from ._wire import Connection, Frame, WireError, connect
@@ -22,9 +22,6 @@ __all__ = ["BROKEN_DEVICE", "Worker"]
 
 BROKEN_DEVICE = 13
 """The exit code of a worker whose GPU context is beyond use."""
-
-LAST_WORDS = 3.0
-"""Seconds that exit handlers get."""
 
 AHEAD = 2
 """Batches made ready ahead of the model: one to go on with at once, one that is being copied."""
@@ -51,9 +48,12 @@ class Worker:
         """Works until the feeder says `bye`; the exit code."""
         while True:
             connection = connect(self._folder)
+            session = _Session(self, connection)
             try:
-                return _Session(self, connection).serve()
+                return session.serve()
             except ConnectionError as error:
+                if session.is_broken:
+                    raise Broken(str(error)) from None
                 print(f"gpulane: lost the feeder ({error}); connecting again", file=sys.stderr, flush=True)
             finally:
                 connection.close()
@@ -109,6 +109,8 @@ class _Session:
         self._caller: Optional[Caller] = None
         self._incoming: Optional[_Intake] = None
         self._outgoing: Optional[_Outgoing] = None
+        self.is_broken = False
+        """Work on the GPU failed after its call had returned."""
 
     def serve(self) -> int:
         self._connection.send("hello", ready=self._worker.is_ready, **identity("worker"))
@@ -139,6 +141,10 @@ class _Session:
             self._end()
 
     def _next(self) -> Incoming:
+        if self.is_broken:
+            raise Broken("the GPU can no longer be used")
+        if is_leaving():
+            raise Terminated(TERMINATED)  # The model has caught it.
         if self._incoming is not None:
             return self._incoming.next()
         self._connection.wait()
@@ -147,6 +153,8 @@ class _Session:
     def _set_up(self, given: Dict[str, Any]) -> bool:
         try:
             about = self._worker.set_up(given)
+        except Terminated:
+            raise
         except (Exception, SystemExit) as error:  # Whatever a user's code may raise.
             text = traceback.format_exc()
             sys.stderr.write(text)
@@ -170,7 +178,14 @@ class _Session:
         if backend.prefetches:
             # Threads that hand work to the GPU take turns for microseconds: none should wait long for its turn.
             sys.setswitchinterval(0.0005)
-            self._outgoing = _Outgoing(self._connection, backend)
+            self._outgoing = _Outgoing(self._connection, backend, self._on_broken)
+
+    def _on_broken(self) -> None:
+        """Nothing of this process can be trusted. The model's thread finds the connection gone, unless it is stuck:
+        then the limit ends it."""
+        self.is_broken = True
+        begin_leaving(BROKEN_DEVICE)
+        self._connection.shut()
 
     def _work(self, came: Incoming, waited: float) -> None:
         batch, caller = came.batch, self._caller
@@ -277,9 +292,10 @@ class _Intake:
 class _Outgoing:
     """A thread that waits for results to come from the GPU and sends them, so that the model's thread never waits."""
 
-    def __init__(self, connection: Connection, backend: Any) -> None:
+    def __init__(self, connection: Connection, backend: Any, on_broken: Callable[[], None]) -> None:
         self._connection = connection
         self._backend = backend
+        self._on_broken = on_broken
         self._queue: queue.Queue[Optional[_Done]] = queue.Queue()  # Bounded by the feeder: three batches at most.
         self._thread = threading.Thread(target=self._run, name="gpulane-results", daemon=True)
         self._thread.start()
@@ -303,9 +319,9 @@ class _Outgoing:
             except OSError:
                 self._connection.shut()  # The receiving thread notices, and the worker connects again.
             except Exception:
-                # Work on the GPU failed after its call had returned: nothing of this process can be trusted.
                 traceback.print_exc()
-                leave(BROKEN_DEVICE)
+                self._on_broken()
+                return
 
 
 def send_results(connection: Connection, backend: Any, done: _Done) -> None:
@@ -361,19 +377,3 @@ def tell_ready() -> None:
                 pass
         except OSError as error:
             print(f"gpulane: cannot write {folder}/ready: {error.strerror}", file=sys.stderr)
-
-
-def leave(code: int) -> None:
-    """Ends the process: exit handlers get a moment, so that libraries end the processes they have started, but none of
-    them may hold up the lane."""
-    if code == 0:
-        last = threading.Timer(LAST_WORDS, os._exit, (code,))
-        last.daemon = True
-        last.start()
-        getattr(atexit, "_run_exitfuncs", lambda: None)()
-    for stream in (sys.stdout, sys.stderr):
-        try:
-            stream.flush()
-        except (AttributeError, OSError, ValueError):
-            pass  # Closed or missing.
-    os._exit(code)

@@ -4,13 +4,13 @@ it returns into the ring."""
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import traceback
 from typing import Any, Dict, List, NamedTuple, Tuple
 
 from ._calls import reason_of
-from ._loop import arguments, identity, leave
+from ._leaving import TERMINATED, code_of, is_leaving, leave, leave_on_sigterm
+from ._loop import arguments, identity
 from ._model import ModelError, load_model
 from ._ring import ARRAY, BYTES, TEXT, Ring
 from ._wire import Connection, WireError, connect
@@ -102,7 +102,7 @@ class Loader:
         """Works until the feeder says `bye` or goes away; the exit code."""
         self._connection.send("hello", ready=False, **identity("loader"))
         ring = None
-        while True:
+        while not is_leaving():
             frame = self._connection.receive()
             kind = frame.head["frame"]
             if kind == "ring" and frame.fd is not None:
@@ -115,6 +115,7 @@ class Loader:
                 self._connection.send("here")
             elif kind == "bye":
                 return 0
+        return TERMINATED  # The model has caught what SIGTERM raised.
 
     def _set_up(self, given: Dict[str, Any]) -> bool:
         try:
@@ -154,9 +155,11 @@ def main() -> None:
     if len(sys.argv) != 2 or "GPULANE_FEED" not in os.environ:
         print("a loader is started by `gpulane map`, with its FILE.py:Class and GPULANE_FEED", file=sys.stderr)
         leave(2)
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(143))
+    leave_on_sigterm()
     try:
         code = Loader(connect(os.environ["GPULANE_FEED"]), sys.argv[1]).serve()
+    except SystemExit as error:  # SIGTERM, or the model's own.
+        code = code_of(error)
     except (ConnectionError, WireError) as error:
         print(f"gpulane: {error}", file=sys.stderr)
         code = 1

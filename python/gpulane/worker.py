@@ -3,27 +3,29 @@
 from __future__ import annotations
 
 import os
-import signal
 import sys
 import traceback
 
 from ._calls import Broken
-from ._loop import BROKEN_DEVICE, Worker, leave
+from ._leaving import code_of, leave, leave_on_sigterm
+from ._loop import BROKEN_DEVICE, Worker
 from ._wire import WireError
 
 __all__ = ["main"]
 
 
 def main() -> None:
-    """Works until told to stop, and leaves without ceremony."""
+    """Works until told to stop, and leaves with nothing lost."""
     if len(sys.argv) != 2 or "GPULANE_FEED" not in os.environ:
         print("a worker is started by `gpulane map`, with its FILE.py:Class and GPULANE_FEED", file=sys.stderr)
         leave(2)
-    signal.signal(signal.SIGTERM, lambda *_: os._exit(143))
+    leave_on_sigterm()
     try:
         code = Worker(sys.argv[1]).run()
     except Broken:
         code = BROKEN_DEVICE
+    except SystemExit as error:  # SIGTERM, or the model's own.
+        code = code_of(error)
     except (ConnectionError, WireError) as error:
         print(f"gpulane: {error}", file=sys.stderr)
         code = 1

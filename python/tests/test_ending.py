@@ -300,6 +300,23 @@ class Ending(Standby):
                 self.assertEqual(cold.count("once"), 1)
                 self.assertIn("taken apart", cold)
 
+    def test_a_file_that_a_daemon_thread_holds_is_written(self) -> None:
+        """Python by itself forgets it."""
+        self.write(
+            "import threading\n"
+            "written = threading.Event()\n"
+            "def run():\n"
+            "    file = open('file.txt', 'w')\n"
+            "    file.write('all')\n"
+            "    written.set()\n"
+            "    threading.Event().wait()\n"
+            "def main():\n"
+            "    threading.Thread(target=run, daemon=True).start()\n"
+            "    written.wait()\n"
+        )
+        done = self.cold("train.py:main")
+        self.assertEqual((done.returncode, (self.folder / "file.txt").read_text()), (0, "all"), done.stderr)
+
     def test_a_full_disk_is_not_a_success(self) -> None:
         self.write("import sys\ndef main():\n    sys.stdout = open('/dev/full', 'w')\n    print('lost')\n")
         self.assertEqual(self.cold("train.py:main").returncode, 120)

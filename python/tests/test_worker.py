@@ -135,7 +135,8 @@ class Life(WithAWorker):
 
     def test_it_leaves_when_told_to(self) -> None:
         feeder = self.worker(
-            "import atexit, time\natexit.register(time.sleep, 3600)\n" + LENGTHS.replace("    def", "def")
+            "import atexit, time\natexit.register(time.sleep, 3600)\n" + LENGTHS.replace("    def", "def"),
+            GPULANE_GRACE="1",
         )
         feeder.start("text")
         self.assertEqual(feeder.bye(), 0)

@@ -25,6 +25,8 @@ pub const INPUT: &str = "GPULANE_INPUT";
 pub const FEED: &str = "GPULANE_FEED";
 /// For a worker of a map: its attempt's own directory.
 pub const ATTEMPT_DIR: &str = "GPULANE_ATTEMPT_DIR";
+/// For a worker or loader of a map: seconds between SIGTERM and SIGKILL, so that it ends in less.
+pub const GRACE: &str = "GPULANE_GRACE";
 /// Where Python looks for packages; a worker of a map finds gpulane's own there first.
 pub const PYTHONPATH: &str = "PYTHONPATH";
 

@@ -17,7 +17,8 @@ pub(super) const RUNNER: &str = "gpulane/_entry.py";
 /// Whether [`variables`] sets this, whatever else is said.
 pub(super) fn sets(stage: &Stage, name: &str) -> bool {
     let kit = stage.map.is_some() || stage.entry.is_some();
-    name == env_vars::PYTHONPATH && kit || name == env_vars::FEED && stage.map.is_some()
+    name == env_vars::PYTHONPATH && kit
+        || [env_vars::FEED, env_vars::GRACE].contains(&name) && stage.map.is_some()
 }
 
 /// Puts the package into the run directory. A file that is right is left alone: a worker may be reading it.
@@ -62,8 +63,13 @@ pub(super) fn variables(
         path.push(":");
         path.push(others);
     }
-    let feed = stage.map.as_ref().map(|_| (env_vars::FEED, dir.map_dir(stage).into_os_string()));
-    feed.into_iter().chain([(env_vars::PYTHONPATH, path)]).collect()
+    let mut all = Vec::with_capacity(3);
+    if stage.map.is_some() {
+        all.push((env_vars::FEED, dir.map_dir(stage).into_os_string()));
+        all.push((env_vars::GRACE, stage.grace.as_seconds().to_string().into()));
+    }
+    all.push((env_vars::PYTHONPATH, path));
+    all
 }
 
 #[cfg(test)]
@@ -93,7 +99,8 @@ mod tests {
         let path = ("PYTHONPATH", "/runs/a/.python:/mine".into());
         let entry = Stage { entry: Some("train.py:main".into()), ..Stage::named("train") };
         assert_eq!(variables(&dir, &entry, &inherited), std::slice::from_ref(&path));
-        assert_eq!(of(true), [("GPULANE_FEED", "/runs/a".into()), path.clone()]);
-        assert_eq!(of(false), [("GPULANE_FEED", "/runs/a/maps/embed".into()), path]);
+        let grace = ("GPULANE_GRACE", "10".into());
+        assert_eq!(of(true), [("GPULANE_FEED", "/runs/a".into()), grace.clone(), path.clone()]);
+        assert_eq!(of(false), [("GPULANE_FEED", "/runs/a/maps/embed".into()), grace, path]);
     }
 }

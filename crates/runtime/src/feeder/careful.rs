@@ -108,7 +108,7 @@ fn crashes(item: &Item, begun: &Begun) -> Option<i32> {
     let mut command = Command::new("/proc/self/exe");
     command.arg0(FEEDER).env(VARIABLE, serde_json::to_string(&trial).ok()?);
     command.stdin(Stdio::null()).stdout(Stdio::null());
-    let mut child = unblocked(&mut command).spawn().ok()?;
+    let mut child = unblocked(&mut command, libc::SIGKILL).spawn().ok()?;
     let until = Instant::now() + PATIENCE;
     while Instant::now() < until {
         match child.try_wait() {

@@ -14,6 +14,8 @@ use super::hub::Hub;
 const LAST_WRITE: Duration = Duration::from_secs(5);
 /// What workers get to leave before the feeder does.
 const FAREWELL: Duration = Duration::from_secs(5);
+/// Loaders get so much of the stage's `grace`; after all of it the feeder itself is killed.
+const LOADERS_SHARE: f64 = 0.9;
 
 /// Exit codes between feeder and engine.
 const STOPPED: u8 = 1;
@@ -101,6 +103,10 @@ impl Hub {
         let end = self.end.take().unwrap_or(End::Interrupted);
         let now = Instant::now();
         let whole = self.summary(now);
+        let loaders = self.flow.as_ref().and_then(|flow| flow.outside.clone());
+        if let Some(loaders) = &loaders {
+            loaders.begin_end();
+        }
         if !matches!(end, End::Finished) {
             // As much as there is; what is not durable then is done again.
             self.writing.written.leaving.store(true, Ordering::Relaxed);
@@ -123,10 +129,10 @@ impl Hub {
             }
             End::Interrupted => INTERRUPTED,
         };
+        if let Some(loaders) = loaders {
+            loaders.end_by(now + self.task.stage.grace.duration().mul_f64(LOADERS_SHARE));
+        }
         if let Some(flow) = self.flow.take() {
-            if let Some(outside) = &flow.outside {
-                outside.end();
-            }
             // Threads may be in the middle of a file that never answers: they are not waited for, they end with this process.
             std::mem::forget(flow.loaders);
         }

@@ -1,11 +1,13 @@
 //! Processes that run the model's own `load(path)`, one for each loader thread. They write into the same ring. One that crashes costs
-//! the item it had, tried once more; one that never returns is ended when the stage's `hang` has passed.
+//! the item it had, tried once more; one that never returns is ended when the stage's `hang` has passed. At the end all get the stage's
+//! `grace` to write what the model has not written yet.
 
-use std::collections::HashMap;
+use std::collections::{BTreeMap, HashMap};
+use std::os::fd::AsFd;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::path::PathBuf;
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
 use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 use std::sync::mpsc::SyncSender;
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
@@ -16,10 +18,12 @@ use gpulane_feed::loaders::{Outside, OutsideAnswer, Told};
 use gpulane_feed::ring::Ring;
 use gpulane_feed::wire::{self, FrameReader, FromWorker, ToWorker};
 use gpulane_model::{NanPolicy, START_SCRIPT, env_vars};
+use rustix::process::{Pid, Signal};
 
 use super::begin::Task;
 use super::flow::ring_frame;
 use crate::process::signals::unblocked;
+use crate::process::tree::{self, Process};
 
 /// Importing the model's libraries on a cold disk takes long.
 const IMPORT: Duration = Duration::from_mins(5);
@@ -27,6 +31,10 @@ const IMPORT: Duration = Duration::from_mins(5);
 const UNREADY: u32 = 2;
 /// Tries at an item whose process died over it.
 const TRIES: u32 = 2;
+/// What a process that closed its socket needs to be gone.
+const SOON: Duration = Duration::from_millis(500);
+/// Between two looks at processes that are about to end.
+const LOOK: Duration = Duration::from_millis(5);
 
 /// The processes and their sockets.
 pub(super) struct LoaderPool {
@@ -40,6 +48,8 @@ pub(super) struct LoaderPool {
     environment: Vec<(String, String)>,
     /// How long a `load` may take.
     patience: Option<Duration>,
+    /// How long a process may take to end after SIGTERM.
+    grace: Duration,
     ring: Arc<Ring>,
     frame: ToWorker,
     /// Sockets of processes that have said hello, by their ids.
@@ -47,6 +57,10 @@ pub(super) struct LoaderPool {
     arrival: Condvar,
     /// One for each thread; held while that thread loads.
     seats: Vec<Mutex<Seat>>,
+    /// Processes that were not reaped, by thread: a seat in use is locked.
+    living: Mutex<BTreeMap<usize, Process>>,
+    /// The map ends: no more are started.
+    ending: AtomicBool,
     /// Whether any has ever got ready: a model whose `load` cannot be set up is no item's fault.
     ready: AtomicBool,
     /// How many have not.
@@ -79,11 +93,14 @@ impl LoaderPool {
             stage: task.stage.name.clone(),
             environment: task.python_environment(),
             patience: task.stage.hang.map(|hang| hang.after.duration()),
+            grace: task.stage.grace.duration(),
             ring,
             frame,
             arrived: Mutex::default(),
             arrival: Condvar::new(),
             seats: (0..threads).map(|_| Mutex::default()).collect(),
+            living: Mutex::default(),
+            ending: AtomicBool::new(false),
             ready: AtomicBool::new(false),
             unready: AtomicU32::new(0),
             news,
@@ -96,13 +113,45 @@ impl LoaderPool {
         self.arrival.notify_all();
     }
 
-    /// Ends all that are idle; those in use end with this process, whose socket they read.
-    pub(super) fn end(&self) {
-        for seat in &self.seats {
-            // A seat in use belongs to a thread that waits for its process; both end with this process.
-            if let Ok(mut seat) = seat.try_lock() {
-                seat.leave();
+    /// Asks all to end: those that are idle by closing their socket, those that load by SIGTERM.
+    pub(super) fn begin_end(&self) {
+        self.ending.store(true, Ordering::Relaxed);
+        for (thread, seat) in self.seats.iter().enumerate() {
+            match seat.try_lock() {
+                Ok(mut seat) => seat.say_bye(),
+                // It belongs to a thread that waits for its process.
+                Err(_) => {
+                    if let Some(process) = lock(&self.living).get(&thread) {
+                        tree::signal(process, Signal::TERM);
+                    }
+                }
             }
+        }
+    }
+
+    /// Waits until all have ended, and ends those that have not by then.
+    pub(super) fn end_by(&self, until: Instant) {
+        loop {
+            for (thread, seat) in self.seats.iter().enumerate() {
+                if let Ok(mut seat) = seat.try_lock()
+                    && seat.process.as_mut().is_none_or(|process| !matches!(process.try_wait(), Ok(None)))
+                {
+                    seat.process = None;
+                    lock(&self.living).remove(&thread);
+                }
+            }
+            let living = lock(&self.living);
+            if living.is_empty() {
+                return;
+            }
+            if Instant::now() >= until {
+                for process in living.values() {
+                    tree::signal(process, Signal::KILL);
+                }
+                return;
+            }
+            drop(living);
+            std::thread::sleep(LOOK);
         }
     }
 
@@ -122,14 +171,20 @@ impl LoaderPool {
             .env(env_vars::FEED, &self.dir)
             .env(env_vars::JOB, &name)
             .env(env_vars::ATTEMPT, "1")
+            .env(env_vars::GRACE, self.grace.as_secs_f64().to_string())
+            .env(env_vars::PYTHONUNBUFFERED, "1")
             .env(env_vars::CUDA_VISIBLE_DEVICES, "")
             .env("OMP_NUM_THREADS", "1")
             .stdin(Stdio::null())
-            .stdout(Stdio::null());
-        let child = unblocked(&mut command)
+            .stdout(log());
+        // Its thread ends when there is nothing more to load: then the process flushes what the model has written, and ends.
+        let child = unblocked(&mut command, libc::SIGTERM)
             .spawn()
             .map_err(|error| format!("cannot start {}: {error}", self.python))?;
         let pid = child.id();
+        if let Some(process) = pid_of(&child).and_then(tree::look) {
+            lock(&self.living).insert(thread, process);
+        }
         seat.process = Some(child);
         let stream = self.await_arrival(pid, seat)?;
         stream.set_read_timeout(Some(IMPORT)).map_err(|error| error.to_string())?;
@@ -177,7 +232,17 @@ impl LoaderPool {
         }
     }
 
+    /// Ends the process of this seat. Says how it had ended, if it had.
+    fn vacate(&self, seat: &mut Seat, thread: usize) -> Option<String> {
+        let how = seat.leave(self.grace);
+        lock(&self.living).remove(&thread);
+        how
+    }
+
     fn ask(&self, seat: &mut Seat, thread: usize, wish: &ToWorker) -> Result<FromWorker, String> {
+        if self.ending.load(Ordering::Relaxed) {
+            return Err("the map ends".to_owned());
+        }
         if seat.line.is_none() {
             self.fill(seat, thread).inspect_err(|error| self.on_unready(error))?;
             self.ready.store(true, Ordering::Relaxed);
@@ -210,7 +275,7 @@ impl Outside for LoaderPool {
                 Err(error) => last = error,
             }
             let asked = seat.line.is_some();
-            if let Some(how) = seat.leave().filter(|_| asked) {
+            if let Some(how) = self.vacate(&mut seat, thread).filter(|_| asked) {
                 last = how;
             }
         }
@@ -219,25 +284,57 @@ impl Outside for LoaderPool {
 }
 
 impl Seat {
-    /// Ends the process. Says how it had ended, if it had.
-    fn leave(&mut self) -> Option<String> {
+    /// Tells an idle process that there is nothing more to load.
+    fn say_bye(&mut self) {
+        if let Some((mut stream, _)) = self.line.take() {
+            // One that is gone needs no word.
+            let _ = std::io::Write::write_all(&mut stream, &wire::encode(&ToWorker::Bye, 0));
+        }
+    }
+
+    /// Ends the process: SIGTERM, then SIGKILL after `grace`. Says how it had ended, if it had.
+    fn leave(&mut self, grace: Duration) -> Option<String> {
         self.line = None;
         let mut process = self.process.take()?;
         // It may be about to end by itself: its socket closes before its process is gone.
-        let until = Instant::now() + Duration::from_millis(500);
-        while Instant::now() < until {
-            if let Ok(Some(status)) = process.try_wait() {
-                let signal = status
-                    .signal()
-                    .map(|signal| format!("load(path) brought down its process (signal {signal})"));
-                return signal.or_else(|| Some(format!("load(path) ended its process ({status})")));
-            }
-            std::thread::sleep(Duration::from_millis(5));
+        if let Some(status) = wait(&mut process, SOON) {
+            let signal = status
+                .signal()
+                .map(|signal| format!("load(path) brought down its process (signal {signal})"));
+            return signal.or_else(|| Some(format!("load(path) ended its process ({status})")));
         }
-        let _ = process.kill();
-        let _ = process.wait();
+        if let Some(found) = pid_of(&process).and_then(tree::look) {
+            tree::signal(&found, Signal::TERM);
+        }
+        if wait(&mut process, grace).is_none() {
+            let _ = process.kill();
+            let _ = process.wait();
+        }
         None
     }
+}
+
+/// Waits for the process to end, at most so long.
+fn wait(process: &mut Child, patience: Duration) -> Option<ExitStatus> {
+    let until = Instant::now() + patience;
+    loop {
+        if let Ok(Some(status)) = process.try_wait() {
+            return Some(status);
+        }
+        if Instant::now() >= until {
+            return None;
+        }
+        std::thread::sleep(LOOK);
+    }
+}
+
+fn pid_of(process: &Child) -> Option<Pid> {
+    Pid::from_raw(i32::try_from(process.id()).ok()?)
+}
+
+/// What `load` prints goes where its errors go: standard output is the feeder's way to the engine.
+fn log() -> Stdio {
+    std::io::stderr().as_fd().try_clone_to_owned().map_or_else(|_| Stdio::null(), Stdio::from)
 }
 
 /// What a model's `load` may make.

@@ -7,16 +7,16 @@ use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
 use std::process::Command;
 
-/// Has the command's process start with no signal blocked, and end with this one. What blocks signals to read them as data would
-/// hand that on: a program that never sees TERM.
-pub(crate) fn unblocked(command: &mut Command) -> &mut Command {
+/// Has the command's process start with no signal blocked, and get `death` when the thread that starts it ends. What blocks signals to
+/// read them as data would hand that on: a program that never sees TERM.
+pub(crate) fn unblocked(command: &mut Command, death: libc::c_int) -> &mut Command {
     // SAFETY: both are async-signal-safe system calls, made by the child alone between fork and exec.
     unsafe {
-        command.pre_exec(|| {
+        command.pre_exec(move || {
             let mut none = std::mem::MaybeUninit::uninit();
             libc::sigemptyset(none.as_mut_ptr());
             libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut());
-            libc::prctl(libc::PR_SET_PDEATHSIG, libc::SIGKILL);
+            libc::prctl(libc::PR_SET_PDEATHSIG, death);
             Ok(())
         })
     }
