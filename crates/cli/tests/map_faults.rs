@@ -1,10 +1,12 @@
-//! Models and inputs that are wrong altogether: the map stops and says so instead of running through every item.
+//! Models and inputs that are wrong altogether: the map stops and says so instead of running through every item. And processes of a map
+//! that end, by themselves or by a signal: nothing the model has written is lost, and what is not as usual is said.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // a test fails by panicking
 
 use std::collections::BTreeSet;
 
-use gpulane_testkit::Gpulane;
+use gpulane_testkit::{Gpulane, tagged, wait_for, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
 
 fn gpulane() -> Gpulane {
     Gpulane::new(env!("CARGO_BIN_EXE_gpulane"))
@@ -190,4 +192,128 @@ fn an_item_that_crashes_its_worker_names_the_log_that_tells_how() {
     let words: Vec<&str> = command.split(' ').skip(1).collect();
     let log = gpulane.call(&words);
     assert!(log.stdout.contains("dying of 1"), "{command}: {log:?}");
+}
+
+/// Writes to files of its own, which it never closes: as a worker, and as a loader. Waits at the item `wait`.
+const KEEPS_FILES: &str = r#"
+import os, time
+import gpulane
+
+files = {}
+
+class Model(gpulane.Model):
+    def kept(self, who):
+        if who not in files:
+            files[who] = open(f"{who}-{os.getpid()}.txt", "w")
+        return files[who]
+
+    def load(self, path):
+        self.kept("loader").write(path + "\n")
+        self.wait(path, "load")
+        return path
+
+    def predict_batch(self, batch):
+        self.kept("worker").writelines(text + "\n" for text in batch)
+        for text in batch:
+            self.wait(text, "predict")
+        return [len(text) for text in batch]
+
+    def wait(self, text, where):
+        if text.endswith(f"wait in {where}"):
+            open("waiting", "w").close()
+            time.sleep(3600)
+"#;
+
+/// The lines in the files that begin with this, sorted.
+fn written(gpulane: &Gpulane, who: &str) -> Vec<String> {
+    let names = std::fs::read_dir(gpulane.workspace.path()).unwrap().flatten();
+    let files = names.filter(|entry| entry.file_name().to_string_lossy().starts_with(who));
+    let texts = files.map(|entry| std::fs::read_to_string(entry.path()).unwrap());
+    let mut lines: Vec<String> =
+        texts.flat_map(|text| text.lines().map(str::to_owned).collect::<Vec<_>>()).collect();
+    lines.sort();
+    lines
+}
+
+#[test]
+fn files_a_model_has_not_closed_are_whole_when_the_map_is_done() {
+    let gpulane = gpulane();
+    list(&gpulane, 40);
+    let finished = gpulane.map(KEEPS_FILES, &["@items.txt"], &["--decode", "load", "--threads", "2"]);
+    assert_eq!(finished.code, 0, "{finished:?}");
+    let mut items: Vec<String> = (0..40).map(|number| format!("item-{number}")).collect();
+    items.sort();
+    for who in ["worker", "loader"] {
+        let lines = written(&gpulane, who);
+        let names: Vec<&str> = lines.iter().filter_map(|line| line.rsplit('/').next()).collect();
+        assert_eq!(names, items, "{who}");
+    }
+    gpulane.assert_nothing_left();
+}
+
+#[test]
+fn files_a_model_has_not_closed_are_whole_when_the_map_is_interrupted() {
+    for (item, who) in [("wait in predict", "worker"), ("wait in load", "loader")] {
+        let gpulane = gpulane();
+        gpulane.workspace.file("table.jsonl", &format!("{{\"text\": \"{item}\"}}\n"));
+        let decode = if who == "worker" { "value" } else { "load" };
+        let more = ["--decode", decode, "--threads", "1", "--workers", "1"];
+        let live = gpulane.start_map(KEEPS_FILES, &["table.jsonl:text"], &more);
+        wait_until("the model to be at work", || gpulane.workspace.path().join("waiting").exists());
+        live.signal(Signal::INT);
+        let finished = live.wait();
+        assert_eq!(finished.code, 130, "{finished:?}");
+        let lines = written(&gpulane, who);
+        assert!(lines.len() == 1 && lines[0].ends_with(item), "{who}: {lines:?}");
+        gpulane.assert_nothing_left();
+    }
+}
+
+#[test]
+fn a_worker_that_does_not_end_says_what_keeps_it() {
+    let gpulane = gpulane();
+    gpulane.workspace.file("notes/one.txt", "text");
+    gpulane.workspace.file(
+        "model.py",
+        "import atexit, time\nkept = open('kept.txt', 'w')\natexit.register(lambda: time.sleep(3600))\n\
+         def Model(batch):\n    kept.write('all')\n    return batch\n",
+    );
+    let plan = "[[stage]]\nname = 'tag'\ngrace = '1s'\n\
+                map = { model = 'model.py:Model', input = ['notes'], decode = 'text', workers = 1, format = 'jsonl' }\n";
+    let finished = gpulane.run(plan, "none");
+    assert_eq!(finished.code, 0, "{finished:?}");
+    assert_eq!(std::fs::read_to_string(gpulane.workspace.path().join("kept.txt")).unwrap(), "all");
+    let log = gpulane.call(&["logs", "r", "tag/worker-0"]);
+    assert!(log.stdout.contains("did not end within 0.7 s (it is at "), "{log:?}");
+    assert!(log.stdout.contains("model.py:3, in <lambda>"), "{log:?}");
+}
+
+#[test]
+fn a_feeder_that_somebody_ends_is_started_again_and_that_is_said() {
+    for (signal, words) in
+        [(Signal::TERM, "ended by a signal that"), (Signal::KILL, "which gpulane did not send")]
+    {
+        let gpulane = gpulane();
+        list(&gpulane, 60);
+        let model = "import os, time\ndef Model(batch):\n    open('begun', 'w').close()\n    \
+                     while not os.path.exists('go on'):\n        time.sleep(0.01)\n    return batch\n";
+        let live = gpulane.start_map(model, &["@items.txt"], &["--decode", "value", "--batch", "8"]);
+        wait_until("the model to be at work", || gpulane.workspace.path().join("begun").exists());
+        let feeder = || {
+            let all = tagged(&gpulane.dir());
+            all.iter().find(|process| process.command.starts_with("lane-feeder")).map(|process| process.pid)
+        };
+        let first = wait_for("the feeder", feeder);
+        kill_process(Pid::from_raw(first).unwrap(), signal).unwrap();
+        wait_until("another feeder", || feeder().is_some_and(|pid| pid != first));
+        gpulane.workspace.file("go on", "");
+        let finished = live.wait();
+        assert_eq!(finished.code, 0, "{finished:?}");
+        assert_eq!(gpulane.rows().len(), 60);
+        assert!(gpulane.events_of("map_stopped").is_empty());
+        let told = finished.stderr.lines().find(|line| line.contains(&format!("the feeder (pid {first})")));
+        let told = told.unwrap_or_else(|| panic!("{}", finished.stderr));
+        assert!(told.contains(words) && told.contains("started again"), "{told}");
+        gpulane.assert_nothing_left();
+    }
 }

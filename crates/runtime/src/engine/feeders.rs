@@ -26,6 +26,8 @@ use crate::process::tree::{self, Table};
 const MOST_CRASHES: u32 = 20;
 /// The exit code by which a feeder asks to be started again.
 const AGAIN: i32 = 75;
+/// The exit code of one that a signal has ended in good order: what it had done is durable.
+const INTERRUPTED: i32 = 143;
 /// How long one may stay that has said its last word.
 const LEAVE: Millis = Millis::seconds(30);
 /// After this long under KILL a process is stuck in the kernel.
@@ -82,8 +84,8 @@ struct Live {
 pub(super) enum Ended {
     /// It has not ended.
     Not,
-    /// It is to be started again.
-    Again,
+    /// It is to be started again; why, if nobody was told.
+    Again(Option<String>),
     /// It is gone; why the map does not go on, if that was not said.
     Gone(Option<String>),
 }
@@ -178,9 +180,9 @@ impl Feeders {
         Some(now.after(grace))
     }
 
-    /// When to look after one that has said its last word.
-    pub(super) fn leave_by(now: Millis) -> Millis {
-        now.after(LEAVE)
+    /// When to look after one that has said its last word. Its loaders have the stage's grace.
+    pub(super) fn leave_by(&self, stage: StageId, now: Millis) -> Millis {
+        now.after(self.plan.stage(stage).grace).after(LEAVE)
     }
 
     /// Its time is up: KILL. `Err`: it outlives that, and is not waited for any more.
@@ -217,17 +219,18 @@ impl Feeders {
             return (Some(pid), Ended::Gone(None));
         }
         let log = self.dir.map_dir(self.plan.stage(stage)).join("feeder.log");
+        let resume = format!("`gpulane resume {} --failed` goes on", self.dir.root().display());
         let ended = match exit {
-            ProcessExit::Signal(_) | ProcessExit::Code(AGAIN) if map.crashes < MOST_CRASHES => {
+            ProcessExit::Signal(_) | ProcessExit::Code(AGAIN | INTERRUPTED) if map.crashes < MOST_CRASHES => {
                 map.crashes += 1;
-                Ended::Again
+                Ended::Again(by_whom(exit, pid))
             }
-            ProcessExit::Signal(_) | ProcessExit::Code(AGAIN) => Ended::Gone(Some(format!(
-                "the feeder crashed {MOST_CRASHES} times without getting anywhere, the last time by {exit}; see {}",
+            ProcessExit::Signal(_) | ProcessExit::Code(AGAIN | INTERRUPTED) => Ended::Gone(Some(format!(
+                "the feeder ended {MOST_CRASHES} times without getting anywhere, the last time by {exit}; see {}; {resume}",
                 log.display()
             ))),
             ProcessExit::Code(_) => {
-                Ended::Gone(Some(format!("the feeder ended with {exit}; see {}", log.display())))
+                Ended::Gone(Some(format!("the feeder ended with {exit}; see {}; {resume}", log.display())))
             }
         };
         (Some(pid), ended)
@@ -262,6 +265,21 @@ impl Live {
             tree::signal(&process, Signal::KILL);
         }
     }
+}
+
+/// What to tell of a feeder that somebody else has ended. One that crashed by itself did so over an item, which is told with that.
+fn by_whom(exit: ProcessExit, pid: Pid) -> Option<String> {
+    let how = match exit {
+        ProcessExit::Code(INTERRUPTED) => "a signal that gpulane did not send".to_owned(),
+        ProcessExit::Signal(libc::SIGKILL | libc::SIGTERM | libc::SIGINT | libc::SIGHUP | libc::SIGQUIT) => {
+            format!("{exit}, which gpulane did not send")
+        }
+        _ => return None,
+    };
+    let pid = pid.as_raw_nonzero();
+    Some(format!(
+        "the feeder (pid {pid}) was ended by {how}; it is started again, and nothing that was done is lost"
+    ))
 }
 
 fn open_log(dir: &std::path::Path) -> io::Result<OwnedFd> {

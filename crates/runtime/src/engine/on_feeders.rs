@@ -7,7 +7,7 @@ use gpulane_model::{Event, FeederWord, StageId};
 use rustix::process::Pid;
 
 use super::clock::Alarm;
-use super::feeders::{Ended, Feeders};
+use super::feeders::Ended;
 use super::reactor::{Reactor, watch_feeder};
 
 /// Failures of a map that the journal names one by one.
@@ -115,7 +115,7 @@ impl Reactor<'_> {
 
     /// It has said its last word and exits by itself, or is ended.
     fn let_leave(&mut self, stage: StageId) {
-        let at = Feeders::leave_by(self.clock.now());
+        let at = self.feeders.leave_by(stage, self.clock.now());
         self.clock.set(at, Alarm::Feeder(stage));
     }
 
@@ -128,7 +128,12 @@ impl Reactor<'_> {
         }
         match ended {
             Ended::Not => {}
-            Ended::Again => self.start_feeder(stage),
+            Ended::Again(because) => {
+                if let Some(because) = because {
+                    self.prepared.link.note(&because);
+                }
+                self.start_feeder(stage);
+            }
             Ended::Gone(because) => {
                 if let Some(because) = because {
                     self.feed(Input::MapEnded { stage, result: Err(because) });
