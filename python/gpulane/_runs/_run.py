@@ -15,6 +15,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple, Type, Un
 from ._advice import in_python
 from ._begin import ask, begin, flags, refuse, stopped
 from ._binary import binary
+from ._cells import cells_in
 from ._child import Child
 from ._errors import GpulaneError, RunFailed
 from ._html import card
@@ -23,7 +24,7 @@ from ._options import RESUME, check_known, nearest
 from ._results import failed_items, flat, form_of, last_line, last_metrics, map_rows, shaped
 from ._show import BETWEEN_S, View, cell, view_of
 from ._state import JobState, MapState, RunState
-from ._target import cells_in, changed
+from ._target import changed, edited
 from ._words import number, plural, with_error
 
 __all__ = ["Job", "Run", "start"]
@@ -199,7 +200,15 @@ class Run:
         defined in a notebook's cell stays as it was when the run began: if it has changed since, there is a warning.
         """
         check_known(self.resume, options, RESUME)
-        for name in changed(cells_in(self._plan)) if self.state != "succeeded" else []:
+        cells = cells_in(self._plan) if self.state != "succeeded" else {}
+        for file in edited(cells):
+            warnings.warn(
+                f"{file} was edited since gpulane wrote it, and the run goes on with it as it is now. For what the "
+                "notebook has, begin a new run",
+                RuntimeWarning,
+                stacklevel=2,
+            )
+        for name in changed(cells):
             warnings.warn(
                 f"{name} is not what it was when this run began, and the run goes on with the old one. For the new "
                 "one begin a new run; or put it into a file with %%writefile, which can be mended and resumed",

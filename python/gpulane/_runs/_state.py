@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any, Dict, List, Optional, Tuple
 
 from ._advice import in_python
-from ._target import cells_in
+from ._cells import cells_in
 
 __all__ = ["JobState", "MapState", "RunState", "seconds_of"]
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import ast
 import builtins
-import hashlib
+import contextlib
 import inspect
 import linecache
 import os
@@ -18,15 +18,12 @@ import symtable
 import sys
 from pathlib import Path
 from types import CodeType, ModuleType
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple
+from typing import Any, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple
 
+from ._cells import is_as_written, write_out
 from ._errors import ModelNotInFile
-from ._journal import RUNS
 
-__all__ = ["CELLS", "ENTRY", "cells_in", "changed", "target_of"]
-
-CELLS = RUNS / "cells"
-"""Where models from cells are written to: beside the runs that need them to be resumed."""
+__all__ = ["ENTRY", "changed", "edited", "target_of"]
 
 
 class Use(NamedTuple):
@@ -36,6 +33,9 @@ class Use(NamedTuple):
     """Who loads it."""
     what: str
 
+
+SEPARATOR = "\n\n"
+"""Between the imports and the source, in a file."""
 
 MODEL = Use("workers", "model")
 ENTRY = Use("jobs", "function")
@@ -99,8 +99,7 @@ def _refuse_relative(file: str, name: str, module: str, use: Use) -> None:
 
 
 def _from_cell(model: Any, use: Use) -> str:
-    """Writes the model of a cell to a file named after what is in it: the same source is the same file, so that a run
-    can be resumed, and a changed one is another."""
+    """Writes the model of a cell to a file."""
     name = model.__name__
     source = _source(model)
     if source is None:
@@ -115,26 +114,7 @@ def _from_cell(model: Any, use: Use) -> str:
             else "in no file and uses what only this Python"
         )
         raise ModelNotInFile(f"{name} is defined {where} has: {', '.join(unsafe)}. {_advice(name, use)}")
-    text = f'"""Written by gpulane from a notebook\'s cell. Changes here are lost."""\n\n{imports}\n\n{source}\n'
-    folder = CELLS / hashlib.sha256(text.encode()).hexdigest()[:8]
-    file = folder / f"{_file_name(name)}.py"
-    folder.mkdir(parents=True, exist_ok=True)
-    if not file.exists():
-        draft = folder / f".{os.getpid()}.py"
-        draft.write_text(text, encoding="utf-8")
-        draft.replace(file)
-    return f"{file}:{name}"
-
-
-def cells_in(plan: Mapping[str, Any]) -> Dict[str, str]:
-    """What a plan has from a notebook's cells: by name, the file it was written to."""
-    found = {}
-    for stage in plan["stages"]:
-        target = stage.get("entry") or (stage.get("map") or {}).get("model") or ""
-        file, _, name = target.rpartition(":")
-        if Path(file).parent.parent.parts[-2:] == CELLS.parts:
-            found[name] = file
-    return found
+    return f"{write_out(f'{_file_name(name)}.py', f'{imports}{SEPARATOR}{source}')}:{name}"
 
 
 def changed(cells: Mapping[str, str]) -> List[str]:
@@ -143,11 +123,23 @@ def changed(cells: Mapping[str, str]) -> List[str]:
     return [name for name, file in cells.items() if name in known and not _is_in(known[name], file)]
 
 
+def edited(cells: Mapping[str, str]) -> List[str]:
+    """Files that are not what was written out, and cannot be set right because the notebook has something else now."""
+    found = []
+    for name, file in cells.items():
+        if not is_as_written(Path(file)):
+            with contextlib.suppress(Exception):  # It is told as edited.
+                target_of(vars(sys.modules["__main__"])[name])
+            if not is_as_written(Path(file)):
+                found.append(file)
+    return found
+
+
 def _is_in(model: Any, file: str) -> bool:
     """Whether that is what the file has. The notebook's names and what it imports may be others by now."""
     try:
         source = _source(model) if inspect.isclass(model) or inspect.isfunction(model) else None
-        return source is not None and f"\n\n{source}\n" in Path(file).read_text(encoding="utf-8")
+        return source is not None and f"{SEPARATOR}{source}\n" in Path(file).read_text(encoding="utf-8")
     except Exception:
         return True  # Not known, and no reason not to go on.
 
