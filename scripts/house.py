@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Iterator
 from urllib.parse import unquote
 
+import faults
 from rust_text import code_only, without_tests
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -56,6 +57,7 @@ Breach = tuple[str, int, str]
 def main() -> int:
     breaches = sorted(breach for path in files() for breach in check(path))
     breaches += check_line()
+    breaches += check_faults()
     for path, line, what in breaches:
         print(f"{path}:{line}: {what}" if line else f"{path}: {what}")
     return 1 if breaches else 0
@@ -154,6 +156,13 @@ def check_imports(path: str, crate: str, allowed: set[str], manifest: dict) -> I
         if other != name and other not in allowed:
             line = "model, plan core journal gpu witness, report doctor runtime, cli"
             yield path, 0, f"`{crate}` may not import `{other}`; the line is {line}"
+
+
+def check_faults() -> Iterator[Breach]:
+    """Every fault in the list of mended ones has its tests."""
+    found, wrong = faults.read((ROOT / faults.LIST).read_text(encoding="utf-8"))
+    for what in [*wrong, *faults.missing(ROOT, found)]:
+        yield faults.LIST, 0, what
 
 
 # Documents ----------------------------------------------------------------------------------------------------
