@@ -161,6 +161,8 @@ pub enum Input {
         attempt: Attempt,
         /// What the system said.
         message: String,
+        /// The output is whole and stays where it is, for a later engine to publish.
+        kept: bool,
     },
     /// The feeder of a stage with a map says that the map is over: complete, or why it does not go on.
     MapEnded {

@@ -121,16 +121,18 @@ impl Core {
         self.record(Event::JobSucceeded { job, attempt, seconds: took.as_seconds(), peak_vram });
     }
 
-    pub(crate) fn on_publish_failed(&mut self, job: JobId, attempt: Attempt, message: String) {
+    pub(crate) fn on_publish_failed(&mut self, job: JobId, attempt: Attempt, message: String, kept: bool) {
         let Some((took, cancelled)) = self.publishing(job, attempt) else { return };
         self.findings.remove(&job);
         let failure = Failure {
             message: Some(message),
             seconds: took.as_seconds(),
             peak_vram: self.peaks.remove(&job).map(|peak| peak.0),
+            kept,
             ..Failure::because(FailReason::Publish)
         };
-        if cancelled {
+        // Computing again what is there would cost more than a `resume` that publishes it.
+        if cancelled || kept {
             self.jobs[job.index()].failures += 1;
             self.fail(job, attempt, failure);
         } else {

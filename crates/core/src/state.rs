@@ -136,7 +136,9 @@ impl Core {
             }
             Input::Pressure { idle } => self.on_pressure(idle),
             Input::JobPublished { job, attempt } => self.on_job_published(job, attempt),
-            Input::PublishFailed { job, attempt, message } => self.on_publish_failed(job, attempt, message),
+            Input::PublishFailed { job, attempt, message, kept } => {
+                self.on_publish_failed(job, attempt, message, kept);
+            }
             Input::TimerFired { timer: Timer::Timeout { job, attempt } } => self.on_timeout(job, attempt),
             Input::TimerFired { timer: Timer::Retry { job } } => self.on_retry_due(job),
             Input::TimerFired { timer: Timer::RetryHeld } => self.on_retry_held(),

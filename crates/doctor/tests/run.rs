@@ -41,7 +41,7 @@ impl Told {
             cpu_lanes: 4,
         };
         let (name, gpulane) = ("night".into(), "0".into());
-        let begun = Event::RunStarted { format: 1, name, gpulane, jobs: 4, machine, pid: 1 };
+        let begun = Event::RunStarted { format: 1, name, gpulane, jobs: 4, machine, pid: 1, boot: None };
         let records = std::iter::once(begun).chain(events).zip(1..);
         let lines = records
             .map(|(event, seq)| gpulane_journal::encode(&Record { seq, time: Millis(seq), event }) + "\n");

@@ -78,6 +78,11 @@ impl RunDir {
         self.root.join(PLAN)
     }
 
+    /// Where the plan is written before it has its name.
+    pub fn plan_draft(&self) -> PathBuf {
+        self.root.join("plan.json.tmp")
+    }
+
     /// Every durable event.
     pub fn journal_file(&self) -> PathBuf {
         self.root.join("journal.jsonl")
@@ -187,7 +192,7 @@ impl RunDir {
     /// Writes the plan, whole or not at all, and durably.
     pub fn freeze(&self, plan: &Plan) -> Result<(), RunDirError> {
         let path = self.plan_file();
-        let temporary = self.root.join("plan.json.tmp");
+        let temporary = self.plan_draft();
         disk::write_whole(&temporary, |writer| {
             serde_json::to_writer(&mut *writer, plan)?;
             writer.write_all(b"\n")

@@ -128,6 +128,7 @@ impl<W: Write> Rescue<'_, W> {
             jobs: u32::try_from(self.plan.jobs.len()).unwrap_or(u32::MAX),
             machine,
             pid: 0,
+            boot: None,
         };
         self.written = 1;
         self.line.clear();

@@ -54,6 +54,7 @@ pub(crate) fn run_started() -> Event {
         jobs: 12,
         machine: machine(),
         pid: 4711,
+        boot: None,
     }
 }
 
@@ -98,7 +99,7 @@ pub(crate) fn events() -> Vec<Event> {
     events.push(started(8, 1));
     events.push(failed(8, 1, Failure::because(FailReason::Interrupted)));
     events.push(Event::RunInterrupted { because: "SIGINT".into() });
-    events.push(Event::RunResumed { gpulane: "0.1.0".into(), machine: machine(), pid: 4712 });
+    events.push(Event::RunResumed { gpulane: "0.1.0".into(), machine: machine(), pid: 4712, boot: None });
     for index in 8..11 {
         events.push(started(index, 1 + u32::from(index == 8)));
         events.push(Event::ProcessesLeft { job: format!("train/seed={index}"), count: 2, who: vec![] });

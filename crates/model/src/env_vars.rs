@@ -40,6 +40,8 @@ pub const DONE: &str = "GPULANE_DONE";
 
 /// Read by gpulane: where the leases of GPUs are kept, for all who are to share them.
 pub const LEASE_DIR: &str = "GPULANE_LEASE_DIR";
+/// Read by gpulane, for tests of power cuts: added to the kernel's boot id, so that the same boot passes for another.
+pub const TEST_BOOT_ID: &str = "GPULANE_TEST_BOOT_ID";
 /// Read by gpulane: how long NVML may take to answer, in milliseconds.
 pub const NVML_DEADLINE_MS: &str = "GPULANE_NVML_DEADLINE_MS";
 

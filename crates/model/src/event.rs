@@ -36,6 +36,9 @@ pub enum Event {
         machine: Machine,
         /// The engine's process.
         pid: u32,
+        /// The kernel's boot id; absent where it has none. What a job wrote without a sync is worth nothing after another boot.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        boot: Option<String>,
     },
     /// A later engine took the run up again.
     RunResumed {
@@ -45,6 +48,9 @@ pub enum Event {
         machine: Machine,
         /// The engine's process.
         pid: u32,
+        /// As in `run_started`.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        boot: Option<String>,
     },
     /// A job's process was started.
     JobStarted {
@@ -68,6 +74,14 @@ pub enum Event {
         stage: String,
         /// Why and what to do, for a person.
         why: String,
+    },
+    /// A running job has said that its work is finished, and what it has written is on the disk. If the machine stops now,
+    /// `resume` publishes that output instead of running the job again.
+    JobDone {
+        /// `STAGE/NAME`.
+        job: String,
+        /// The try under way.
+        attempt: Attempt,
     },
     /// A job's work is done and its output published.
     JobSucceeded {
@@ -326,6 +340,7 @@ impl Event {
     pub fn job(&self) -> Option<&str> {
         match self {
             Self::JobStarted { job, .. }
+            | Self::JobDone { job, .. }
             | Self::JobSucceeded { job, .. }
             | Self::JobFailed { job, .. }
             | Self::JobRetrying { job, .. }

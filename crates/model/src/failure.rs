@@ -34,6 +34,9 @@ pub struct Failure {
     /// choice: the try does not count, the next one is alone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shared: bool,
+    /// Its output could not be published but is whole and kept: `resume` publishes it instead of running the job again.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub kept: bool,
 }
 
 /// Classes of failure.
@@ -104,6 +107,7 @@ impl Failure {
             seconds: 0.0,
             peak_vram: None,
             shared: false,
+            kept: false,
         }
     }
 

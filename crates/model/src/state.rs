@@ -48,6 +48,8 @@ pub struct JobState {
     pub alone: bool,
     /// Its last start was from a standby.
     pub warm: bool,
+    /// The last attempt that said its work was finished and whose output was then made durable; 0: none.
+    pub done: u32,
     /// Unix time in milliseconds; so written because there may be a hundred thousand jobs.
     retry_at: Option<NonZeroU64>,
 }
@@ -126,6 +128,8 @@ pub struct RunState {
     pub engine_started: Option<Millis>,
     /// The newest engine's process.
     pub engine_pid: Option<u32>,
+    /// The boot id under which the newest engine ran, where the kernel has one.
+    pub boot: Option<String>,
     /// What the newest engine may use.
     pub machine: Option<Machine>,
     /// Time of the newest event.
@@ -169,6 +173,7 @@ impl RunState {
             failures: 0,
             alone: false,
             warm: false,
+            done: 0,
             retry_at: None,
         };
         Self {
@@ -180,6 +185,7 @@ impl RunState {
             started: None,
             engine_started: None,
             engine_pid: None,
+            boot: None,
             machine: None,
             last: None,
             last_seq: 0,
@@ -220,7 +226,8 @@ impl RunState {
         self.last = Some(record.time);
         self.started.get_or_insert(record.time);
         match &record.event {
-            Event::RunStarted { machine, pid, .. } | Event::RunResumed { machine, pid, .. } => {
+            Event::RunStarted { machine, pid, boot, .. } | Event::RunResumed { machine, pid, boot, .. } => {
+                self.boot.clone_from(boot);
                 self.machine = Some(machine.clone());
                 self.engine_pid = Some(*pid);
                 self.engine_started = Some(record.time);
@@ -264,6 +271,11 @@ impl RunState {
                 }
             }
             Event::JobLingered { .. } => self.lingered += 1,
+            Event::JobDone { job, attempt } => {
+                if let Some(id) = self.find(job) {
+                    self.jobs[id.index()].done = attempt.0;
+                }
+            }
             Event::MapOpened { stage, .. }
             | Event::ItemFailed { stage, .. }
             | Event::BatchCommitted { stage, .. }
@@ -338,6 +350,12 @@ impl RunState {
             _ => {}
         }
         *self.counts.slot(&job.status) += 1;
+    }
+
+    /// How many jobs' outputs wait to be published.
+    pub fn kept(&self) -> u32 {
+        let kept = |job: &&JobState| matches!(&job.status, JobStatus::Failed(failure) if failure.kept);
+        u32::try_from(self.jobs.iter().filter(kept).count()).unwrap_or(u32::MAX)
     }
 
     /// The attempt number a job's next try gets.

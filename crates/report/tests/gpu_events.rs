@@ -18,7 +18,7 @@ fn packed() -> Scene {
     let mut scene = Scene::new(plan);
     let machine = Machine { packing: true, lanes_per_gpu: MOST_PER_GPU, ..machine(2) };
     let (name, gpulane) = (scene.plan.name.clone(), "0.1.0".to_owned());
-    scene.event(0, Event::RunStarted { format: 1, name, gpulane, jobs: 4, machine, pid: 4242 });
+    scene.event(0, Event::RunStarted { format: 1, name, gpulane, jobs: 4, machine, pid: 4242, boot: None });
     scene
 }
 

@@ -212,7 +212,7 @@ fn a_resumed_run_is_told_from_there() {
     let (mut live, _, err) = scene.live(Mode::Plain, Look::PLAIN);
     live.catch_up(None).unwrap();
     let (gpulane, machine) = ("0.1.0".to_owned(), scene::machine(2));
-    scene.event(5000, Event::RunResumed { gpulane, machine, pid: 2 });
+    scene.event(5000, Event::RunResumed { gpulane, machine, pid: 2, boot: None });
     let failure = Failure::because(FailReason::Lost);
     scene.event(5000, Event::JobFailed { job: "train/lr=0.1".into(), attempt: Attempt(1), failure });
     scene.event(5000, Event::JobRequeued { job: "train/lr=0.2".into() });
@@ -233,7 +233,10 @@ fn a_watcher_sees_the_last_words_of_jobs_whose_engine_was_replaced() {
     scene.started(2).job_started(0, "train/lr=0.1", 1, 0);
     live.tick(None, at(10)).unwrap();
     scene.says("train/lr=0.1", 1, "stdout", b"before the crash");
-    scene.event(5000, Event::RunResumed { gpulane: "0.1.0".into(), machine: scene::machine(2), pid: 2 });
+    scene.event(
+        5000,
+        Event::RunResumed { gpulane: "0.1.0".into(), machine: scene::machine(2), pid: 2, boot: None },
+    );
     live.tick(None, at(5000)).unwrap();
     live.tick(None, at(5600)).unwrap();
     assert!(err.text().contains("train/lr=0.1 │ before the crash\nablation: goes on"), "{}", err.text());
@@ -258,7 +261,10 @@ fn resume_shows_nothing_of_what_the_last_engine_left() {
     let (mut live, _, err) = scene.live(Mode::Plain, Look::PLAIN);
     live.catch_up(Some(std::fs::metadata(scene.dir.journal_file()).unwrap().len())).unwrap();
     live.tick(Some(0), at(4000)).unwrap();
-    scene.event(5000, Event::RunResumed { gpulane: "0.1.0".into(), machine: scene::machine(2), pid: 2 });
+    scene.event(
+        5000,
+        Event::RunResumed { gpulane: "0.1.0".into(), machine: scene::machine(2), pid: 2, boot: None },
+    );
     for job in ["train/lr=0.1", "train/lr=0.2"] {
         let failure = Failure::because(FailReason::Lost);
         scene.event(5000, Event::JobFailed { job: job.into(), attempt: Attempt(1), failure });
@@ -285,7 +291,10 @@ fn what_resume_tries_afresh_is_counted_in_its_heading() {
     scene.finished(20, 3, 1, 0);
     let (mut live, _, err) = scene.live(Mode::Plain, Look::PLAIN);
     live.catch_up(None).unwrap();
-    scene.event(60_000, Event::RunResumed { gpulane: "0.1.0".into(), machine: scene::machine(2), pid: 2 });
+    scene.event(
+        60_000,
+        Event::RunResumed { gpulane: "0.1.0".into(), machine: scene::machine(2), pid: 2, boot: None },
+    );
     live.tick(None, at(60_000)).unwrap();
     scene.event(60_001, Event::JobRequeued { job: "train/lr=0.2".into() });
     scene.job_started(60_002, "train/lr=0.2", 2, 0).job_succeeded(61_000, "train/lr=0.2", 1.0);

@@ -230,7 +230,10 @@ fn a_hundred_thousand_jobs_are_no_trouble() {
 #[test]
 fn the_list_and_the_run_agree_on_how_long_it_took() {
     let mut scene = half_way();
-    scene.event(60_000, Event::RunResumed { gpulane: "0.1.0".into(), machine: scene::machine(2), pid: 2 });
+    scene.event(
+        60_000,
+        Event::RunResumed { gpulane: "0.1.0".into(), machine: scene::machine(2), pid: 2, boot: None },
+    );
     let state = scene.state();
     let now = at(65_000);
     let snapshot =

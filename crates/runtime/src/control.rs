@@ -53,6 +53,12 @@ pub(crate) fn hang_bell(dir: &RunDir) -> Option<OwnedFd> {
     open(&path, OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty()).ok()
 }
 
+/// Removes the bell, and the directory unless a request is in it.
+pub(crate) fn remove_bell(dir: &RunDir) {
+    let _ = std::fs::remove_file(bell(dir));
+    let _ = std::fs::remove_dir(dir.control_dir());
+}
+
 fn unique() -> u128 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_nanos())
 }

@@ -45,6 +45,12 @@ pub fn feeder_main() -> u8 {
     feeder::main()
 }
 
+/// Removes what an engine made in a new run directory before it refused to begin, each by its name; anything else stays. A journal
+/// with something in it stays, too: then a run has begun.
+pub fn take_back(dir: &gpulane_journal::RunDir) {
+    engine::take_back(dir);
+}
+
 /// Whether this file can be executed.
 pub fn is_program(path: &std::path::Path) -> bool {
     process::image::is_executable(path)

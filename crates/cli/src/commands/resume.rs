@@ -100,7 +100,7 @@ fn is_over(state: &RunState, failed_too: bool) -> bool {
     let mut maps = state.maps.iter().flatten();
     let open_maps = maps.any(|map| map.finished.is_none() || failed_too && map.failed > 0);
     let counts = state.counts;
-    let again = if failed_too { counts.failed + counts.skipped } else { 0 };
+    let again = if failed_too { counts.failed + counts.skipped } else { state.kept() };
     !open_maps && counts.pending + counts.running + again == 0
 }
 

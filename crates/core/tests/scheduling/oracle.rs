@@ -199,9 +199,9 @@ impl Oracle {
                 let lingered = self.busy.remove(job).unwrap().work == Work::Lingered;
                 self.expect = Some((*job, Expect::Succeeded(lingered)));
             }
-            Input::PublishFailed { job, .. } => {
+            Input::PublishFailed { job, kept, .. } => {
                 let cancelled = self.busy.remove(job).unwrap().doom.is_some();
-                let retried = self.has_try_left(*job) && !cancelled;
+                let retried = self.has_try_left(*job) && !cancelled && !kept;
                 self.expect = Some((*job, Expect::Failed(FailReason::Publish, retried)));
             }
             Input::TimerFired { timer } => self.on_timer(*timer),

@@ -117,6 +117,6 @@ fn one_whose_output_cannot_be_published_has_not_lingered() {
     run.fired(linger(&run));
     run.signalled("train/0", 1, 9);
     let (job, message) = (run.job("train/0"), "disk full".to_owned());
-    let told = run.step(Input::PublishFailed { job, attempt: Attempt(1), message });
+    let told = run.step(Input::PublishFailed { job, attempt: Attempt(1), message, kept: false });
     assert_eq!(told[0], "train/0 failed at #1: output could not be published: disk full in 5 s");
 }

@@ -125,13 +125,27 @@ fn an_output_that_cannot_be_published_is_a_failed_try() {
     run.exited("train/0", 1, 0);
     let (job, message) = (run.job("train/0"), "disk full".to_owned());
     assert_eq!(
-        run.step(Input::PublishFailed { job, attempt: Attempt(1), message }),
+        run.step(Input::PublishFailed { job, attempt: Attempt(1), message, kept: false }),
         [
             "spawn train/0 #2 lane 0 gpus [0] cpus 4",
             "train/0 failed at #1: output could not be published: disk full in 0 s",
             "train/0 retries as #2 in 0 s",
         ]
     );
+}
+
+#[test]
+fn a_kept_output_is_not_computed_again() {
+    let (mut run, _) = Story::begin(&plan(vec![stage("train", 1, |stage| stage.retries = 1)]), gpus(1, 1));
+    run.spawned("train/0", 1);
+    run.exited("train/0", 1, 0);
+    let (job, message) = (run.job("train/0"), "too many open files".to_owned());
+    let told = run.step(Input::PublishFailed { job, attempt: Attempt(1), message, kept: true });
+    assert_eq!(
+        told[0], "train/0 failed at #1: output could not be published: too many open files in 0 s",
+        "{told:?}"
+    );
+    assert!(!told.iter().any(|line| line.contains("spawn")), "{told:?}");
 }
 
 #[test]

@@ -203,7 +203,7 @@ impl<'a> World<'a> {
             }
             Owed::Publish(job, attempt) => match mood {
                 0..220 => Input::JobPublished { job, attempt },
-                _ => Input::PublishFailed { job, attempt, message: "disk full".into() },
+                _ => Input::PublishFailed { job, attempt, message: "disk full".into(), kept: mood % 2 == 1 },
             },
         };
         // A blocked start uses its attempt's number again, so only these are stale for certain.

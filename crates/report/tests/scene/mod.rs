@@ -118,7 +118,7 @@ impl Scene {
         let jobs = u32::try_from(self.plan.jobs.len()).unwrap();
         let machine = machine(gpus);
         let (name, gpulane) = (self.plan.name.clone(), "0.1.0".to_owned());
-        self.event(0, Event::RunStarted { format: 1, name, gpulane, jobs, machine, pid: 4242 })
+        self.event(0, Event::RunStarted { format: 1, name, gpulane, jobs, machine, pid: 4242, boot: None })
     }
 
     pub fn job_started(&mut self, at: u64, job: &str, attempt: u32, lane: u32) -> &mut Self {

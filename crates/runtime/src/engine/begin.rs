@@ -14,6 +14,7 @@ use rustix::process::{Resource, Rlimit, Signal, getrlimit, set_parent_process_de
 
 use super::clock::Clock;
 use super::link::Link;
+use super::recovery::Resumed;
 use super::{recovery, worker_kit};
 use crate::front::Message;
 use crate::orders::{Orders, StartRequest};
@@ -148,7 +149,10 @@ fn prepare(orders: &Orders, link: Link) -> Result<Prepared, (Refusal, Link)> {
     })();
     match ready {
         Ok((dir, plan, machine, (foreign, wait, leases), journal, obstacle, mut past, signals, lock)) => {
-            recovery::take_stock(&dir, &plan, &machine, &journal, &mut past, orders.request.failed);
+            let (plan_of, failed_too) = (&*plan, orders.request.failed);
+            let resumed =
+                Resumed { dir: &dir, plan: plan_of, machine: &machine, journal: &journal, failed_too };
+            recovery::take_stock(&resumed, &mut past);
             Ok(Prepared {
                 dir,
                 plan,
@@ -312,7 +316,7 @@ fn open_journal(
     let open_maps =
         past.maps.iter().flatten().any(|map| map.finished.is_none() || request.failed && map.failed > 0);
     let open_jobs = past.counts.pending + past.counts.running + u32::from(open_maps);
-    let again = if request.failed { past.counts.failed + past.counts.skipped } else { 0 };
+    let again = if request.failed { past.counts.failed + past.counts.skipped } else { past.kept() };
     if past.last_seq > 0 && open_jobs + again == 0 {
         if !past.finished {
             finish_belatedly(journal, &past);

@@ -5,11 +5,10 @@
 use std::collections::HashMap;
 use std::io;
 use std::os::fd::OwnedFd;
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use gpulane_model::{Attempt, JobId, Plan};
-use rustix::fs::{Mode, OFlags, mkdirat, openat};
+use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, renameat, statat, unlinkat};
 use rustix::io::Errno;
 
 /// Only this user reads a run: configs and outputs may be private.
@@ -76,13 +75,12 @@ impl FileMaker {
     /// overwritten by the next engine.
     pub(super) fn forget_all(&mut self) {
         for (job, (made, _)) in self.ready.drain() {
-            let name = &self.plan.job(job).name;
-            let _ =
-                std::fs::remove_dir_all(path_below(&made.stage, &format!("{name}/attempt-{}", made.attempt)));
+            let (stage, name) = (&*made.stage, &self.plan.job(job).name);
+            let _ = remove_made(stage, &format!("{name}/attempt-{}", made.attempt));
             if made.attempt.0 == 1 {
-                let _ = std::fs::remove_file(path_below(&made.stage, &format!("{name}/config.json")));
+                let _ = unlinkat(stage, format!("{name}/config.json"), AtFlags::empty());
                 // Fails if anything else is in it, which then stays.
-                let _ = std::fs::remove_dir(path_below(&made.stage, name));
+                let _ = unlinkat(stage, &**name, AtFlags::REMOVEDIR);
             }
         }
     }
@@ -125,19 +123,34 @@ fn make_directory(stage: &OwnedFd, name: &str) -> io::Result<()> {
 /// An attempt the journal does not know: its engine was killed before the record was durable, or the record was
 /// damaged and lost. What it printed or wrote is kept aside.
 fn clear(stage: &OwnedFd, directory: &str) -> io::Result<()> {
-    let path = PathBuf::from(path_below(stage, directory));
-    let logs = ["stdout.log", "stderr.log"]
-        .map(|log| std::fs::metadata(path.join(log)).map_or(0, |file| file.len()));
-    let wrote = std::fs::read_dir(path.join("out")).is_ok_and(|mut entries| entries.next().is_some());
-    let aside =
-        (1..1000).map(|count| path.with_extension(format!("lost-{count}"))).find(|aside| !aside.exists());
-    match aside {
-        Some(aside) if wrote || logs != [0, 0] => std::fs::rename(&path, aside)?,
-        _ => std::fs::remove_dir_all(&path)?,
+    let is_empty = |log: &str| {
+        let found = statat(stage, format!("{directory}/{log}"), AtFlags::SYMLINK_NOFOLLOW);
+        found.map_or(true, |log| log.st_size == 0)
+    };
+    if !LOGS.into_iter().all(is_empty) || remove_made(stage, directory).is_err() {
+        let mut names = (1..1000).map(|count| format!("{directory}.lost-{count}"));
+        let is_free = |name: &String| {
+            statat(stage, name, AtFlags::SYMLINK_NOFOLLOW).is_err_and(|error| error == Errno::NOENT)
+        };
+        let aside = names.find(is_free).ok_or(io::ErrorKind::AlreadyExists)?;
+        renameat(stage, directory, stage, aside)?;
     }
     Ok(mkdirat(stage, directory, DIRECTORY)?)
 }
 
-fn path_below(stage: &OwnedFd, name: &str) -> String {
-    format!("/proc/self/fd/{}/{name}", std::os::fd::AsRawFd::as_raw_fd(stage))
+const LOGS: [&str; 2] = ["stdout.log", "stderr.log"];
+
+/// Removes an attempt as [`make`] made it. Fails, with the directory still there, if anything else is in it.
+fn remove_made(stage: &OwnedFd, directory: &str) -> rustix::io::Result<()> {
+    match unlinkat(stage, format!("{directory}/out"), AtFlags::REMOVEDIR) {
+        Ok(()) | Err(Errno::NOENT) => {}
+        Err(error) => return Err(error),
+    }
+    for log in LOGS {
+        match unlinkat(stage, format!("{directory}/{log}"), AtFlags::empty()) {
+            Ok(()) | Err(Errno::NOENT) => {}
+            Err(error) => return Err(error),
+        }
+    }
+    unlinkat(stage, directory, AtFlags::REMOVEDIR)
 }

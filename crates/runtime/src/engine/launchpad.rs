@@ -6,6 +6,7 @@ use std::ffi::{CString, OsString};
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
 use std::sync::Arc;
+use std::sync::atomic::AtomicBool;
 
 use gpulane_journal::RunDir;
 use gpulane_model::{Attempt, JobId, Machine, Plan, StageId, env_vars};
@@ -13,7 +14,7 @@ use rustix::fs::{Mode, OFlags, open};
 
 use super::environment::{Briefing, Fit, StageEnvironment, Start, fill_shared};
 use super::files::{FileMaker, LogFiles, Request};
-use super::publish::{Output, OutputPaths};
+use super::publish::{Output, OutputPlace};
 use super::standbys::{Cradle, Mould};
 use super::worker_kit;
 use crate::process::image::{CStrings, Image, PointerArray, c_path, find_program};
@@ -46,6 +47,8 @@ struct StagePad {
     environment: StageEnvironment,
     /// `jobs/STAGE`, so that paths below it are short.
     directory: Arc<OwnedFd>,
+    /// Its name and those above are known to be durable.
+    anchored: Arc<AtomicBool>,
     /// The program as found, while the command's first word is the same for all jobs.
     program: Option<CString>,
 }
@@ -155,12 +158,10 @@ impl Launchpad {
     /// Where the output of a job that was started lies and goes. `None`: it was never started.
     pub(super) fn output_of(&self, job: JobId, attempt: Attempt) -> Option<Output> {
         let (dir, plan) = (&self.dir, &*self.plan);
-        let stage = Arc::clone(&self.stages.get(&plan.job(job).stage)?.directory);
-        let name = &plan.job(job).name;
-        let (from, to) = (format!("{name}/attempt-{attempt}/out"), format!("{name}/out"));
-        let below_stage = OutputPaths { stage, from, to };
-        let (from, to) = (dir.attempt_out(plan, job, attempt), dir.out_dir(plan, job));
-        Some(Output { job, attempt, from, to, below_stage })
+        let pad = self.stages.get(&plan.job(job).stage)?;
+        let (stage, anchored) = (Arc::clone(&pad.directory), Arc::clone(&pad.anchored));
+        let place = OutputPlace::new(stage, anchored, &plan.job(job).name, attempt);
+        Some(Output { job, attempt, from: dir.attempt_out(plan, job, attempt), place })
     }
 
     /// No more starts: what was made ahead is removed.
@@ -192,7 +193,7 @@ impl Launchpad {
         let fixed = stage.command.first().filter(|word| !word.contains(['{', '}']));
         let program =
             fixed.and_then(|word| find_program(word, environment.path.as_deref())).map(|path| c_path(&path));
-        Ok(StagePad { environment, directory, program })
+        Ok(StagePad { environment, directory, anchored: Arc::default(), program })
     }
 }
 

@@ -2,6 +2,7 @@
 //! what it decides. The disk's slow parts have threads of their own: the journal, and publishing of outputs.
 
 mod begin;
+mod boot;
 mod caps;
 mod clock;
 mod ending;
@@ -15,6 +16,7 @@ mod link;
 mod mps;
 mod on_feeders;
 mod on_gpus;
+mod on_outputs;
 mod on_standbys;
 mod on_starts;
 mod publish;
@@ -31,6 +33,16 @@ use gpulane_model::ExitCode;
 pub(crate) use mps::clear_leftovers as clear_mps_leftovers;
 
 use begin::Refusal;
+
+/// Removes what [`begin`] may have made when it refused.
+pub(crate) fn take_back(dir: &gpulane_journal::RunDir) {
+    worker_kit::remove(dir);
+    if std::fs::metadata(dir.journal_file()).is_ok_and(|journal| journal.len() == 0) {
+        let _ = std::fs::remove_file(dir.journal_file());
+    }
+    let _ = std::fs::remove_file(dir.engine_log());
+    crate::control::remove_bell(dir);
+}
 
 /// Runs the engine to its end and returns its exit code.
 pub(crate) fn main() -> u8 {

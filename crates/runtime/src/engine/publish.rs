@@ -1,151 +1,260 @@
 //! Making an output visible: everything in it durable, then one rename to its final place. An empty output has
 //! nothing to lose and is renamed on the spot; the rest is done by threads, because a disk can take its time.
+//!
+//! Something that is short just now (descriptors, memory, space) is waited for: five tries in 30 seconds, while the job's lane
+//! has long been given to another. What still cannot be put in place stays where it is, for `resume` to publish.
 
-use std::fs::File;
+mod durable;
+mod queue;
+
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, Sender, channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Arc, PoisonError};
 
-use gpulane_core::Input;
-use gpulane_model::{Attempt, JobId};
+use gpulane_model::{Attempt, JobId, Plan};
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::fs::{Mode, OFlags, mkdirat, open, openat, renameat};
+use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, open, openat, renameat, statat};
+use rustix::io::Errno;
+
+use durable::{SyncError, make_durable, sync_directory};
+use queue::{Goal, Queue, Task};
 
 /// Large outputs must not make small ones wait; more would only compete for the disk.
 const THREADS: usize = 4;
 
 /// One output to publish.
+#[derive(Clone)]
 pub(super) struct Output {
     pub(super) job: JobId,
     pub(super) attempt: Attempt,
-    /// The attempt's private directory.
+    /// The attempt's private directory, for messages.
     pub(super) from: PathBuf,
-    /// Its final place.
-    pub(super) to: PathBuf,
-    /// The same, from the stage's directory: short ways for the common case.
-    pub(super) below_stage: OutputPaths,
+    pub(super) place: OutputPlace,
 }
 
-/// An output's places below the directory of its stage.
-pub(super) struct OutputPaths {
+/// An output's places below the directory of its stage: short ways, which stay right if the run directory is renamed.
+#[derive(Clone)]
+pub(super) struct OutputPlace {
     pub(super) stage: Arc<OwnedFd>,
-    pub(super) from: String,
-    pub(super) to: String,
+    /// The stage's own name and those above it are durable.
+    pub(super) anchored: Arc<AtomicBool>,
+    /// The job's directory.
+    pub(super) job: String,
+    /// The attempt's, below the stage's too.
+    pub(super) attempt: String,
+}
+
+impl OutputPlace {
+    pub(super) fn new(stage: Arc<OwnedFd>, anchored: Arc<AtomicBool>, name: &str, attempt: Attempt) -> Self {
+        Self { stage, anchored, job: name.to_owned(), attempt: format!("{name}/attempt-{attempt}") }
+    }
+
+    /// Of a job that an earlier engine started; `jobs`: the directory of all.
+    pub(super) fn open(jobs: &Path, plan: &Plan, job: JobId, attempt: Attempt) -> Result<Self, Unpublished> {
+        let stage = open(jobs.join(&plan.stage_of(job).name), DIRECTORY, Mode::empty());
+        let stage = Arc::new(stage.map_err(Unpublished::reach)?);
+        Ok(Self::new(stage, Arc::default(), &plan.job(job).name, attempt))
+    }
+
+    fn from(&self) -> String {
+        format!("{}/out", self.attempt)
+    }
+
+    fn to(&self) -> String {
+        format!("{}/out", self.job)
+    }
+}
+
+/// What became of an output.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) enum Answer {
+    /// It is in its place, durably.
+    Published { job: JobId, attempt: Attempt },
+    /// It is not.
+    Failed {
+        job: JobId,
+        attempt: Attempt,
+        /// What the system said, for a person.
+        message: String,
+        /// The output is whole and stays where it is.
+        kept: bool,
+        /// It is on the disk, there.
+        durable: bool,
+    },
+    /// What a job that still runs has written by now is on the disk.
+    Durable { job: JobId, attempt: Attempt },
+}
+
+/// Why an output is not in its place.
+#[derive(Debug)]
+pub(super) struct Unpublished {
+    error: io::Error,
+    /// The output is whole and stays where it is.
+    pub(super) kept: bool,
+    /// It is on the disk, there.
+    durable: bool,
+}
+
+impl Unpublished {
+    /// Nothing was made durable, and nothing is lost.
+    fn reach(error: impl Into<io::Error>) -> Self {
+        Self { error: error.into(), kept: true, durable: false }
+    }
+
+    /// The disk did not take it.
+    fn lost(error: impl Into<io::Error>) -> Self {
+        Self { error: error.into(), kept: false, durable: false }
+    }
+
+    /// Its data are on the disk, but it cannot be moved.
+    fn moving(error: impl Into<io::Error>) -> Self {
+        Self { error: error.into(), kept: true, durable: true }
+    }
+
+    /// Something was short that others will give back.
+    fn may_pass(&self) -> bool {
+        let short = [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::ENOSPC, libc::EDQUOT];
+        self.kept && self.error.raw_os_error().is_some_and(|code| short.contains(&code))
+    }
+}
+
+impl From<SyncError> for Unpublished {
+    fn from(error: SyncError) -> Self {
+        match error {
+            SyncError::Reach(error) => Self::reach(error),
+            SyncError::Lost(error) => Self::lost(error),
+        }
+    }
+}
+
+impl std::fmt::Display for Unpublished {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        let what = if self.kept { "" } else { "the disk did not take it: " };
+        write!(f, "{what}{}", self.error)
+    }
 }
 
 /// Publishes outputs.
 pub(super) struct Publisher {
-    /// Unbounded: it holds finished jobs, a few paths each, never data; the plan bounds it.
-    queue: Option<Sender<Output>>,
-    receiver: Arc<Mutex<Receiver<Output>>>,
-    mailbox: Arc<Mailbox>,
+    queue: Arc<Queue>,
     /// Started when first needed.
     threads: usize,
 }
 
-/// Where the threads leave their answers; readable when there are any.
-struct Mailbox {
-    answers: Mutex<Vec<Input>>,
-    wake: OwnedFd,
-}
-
 impl Publisher {
     pub(super) fn new() -> io::Result<Self> {
-        let (sender, receiver) = channel();
         let wake = eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?;
-        Ok(Self {
-            queue: Some(sender),
-            receiver: Arc::new(Mutex::new(receiver)),
-            mailbox: Arc::new(Mailbox { answers: Mutex::new(Vec::new()), wake }),
-            threads: 0,
-        })
+        Ok(Self { queue: Arc::new(Queue::new(wake)), threads: 0 })
     }
 
     /// Publishes at once if the output is empty, and answers; otherwise leaves it to a thread.
-    pub(super) fn publish(&mut self, output: Output) -> Option<Input> {
-        match publish_if_empty(&output) {
-            Ok(true) => Some(answer(&output, Ok(()))),
-            Ok(false) => {
-                self.hand_over(output);
-                None
-            }
-            Err(error) => Some(answer(&output, Err(error))),
+    pub(super) fn publish(&mut self, output: Output) -> Option<Answer> {
+        if let Ok(true) = publish_if_empty(&output.place) {
+            return Some(Answer::Published { job: output.job, attempt: output.attempt });
         }
+        // Whatever is wrong, a thread finds it too, and may wait until it is over.
+        self.hand_over(output, Goal::Published);
+        None
     }
 
-    fn hand_over(&mut self, output: Output) {
+    /// Makes durable what a job has written that is finished and still runs.
+    pub(super) fn sync(&mut self, output: Output) {
+        self.hand_over(output, Goal::Durable);
+    }
+
+    fn hand_over(&mut self, output: Output, goal: Goal) {
         if self.threads < THREADS {
-            let (receiver, mailbox) = (Arc::clone(&self.receiver), Arc::clone(&self.mailbox));
+            let queue = Arc::clone(&self.queue);
             let thread = std::thread::Builder::new().name("publish".into());
-            if thread.spawn(move || work(&receiver, &mailbox)).is_ok() {
+            if thread.spawn(move || while queue.take().is_some_and(|task| work(&queue, task)) {}).is_ok() {
                 self.threads += 1;
             }
         }
-        if self.threads == 0 {
+        let task = Task { output, goal, tries: 0 };
+        if self.threads > 0 {
+            self.queue.add(task);
+        } else if goal == Goal::Published {
             // No thread could be had: do it here rather than not at all.
-            self.mailbox.put(finish(&output));
-        } else if let Some(queue) = &self.queue {
-            // The receiver lives as long as we do.
-            let _ = queue.send(output);
+            self.queue.answer(publish_now(&task));
         }
     }
 
+    /// The run is to end: what is short now is not waited for any longer.
+    pub(super) fn hurry(&self) {
+        self.queue.hurry();
+    }
+
+    /// These jobs are to end: nothing is waited for on their account.
+    pub(super) fn hurry_jobs(&self, jobs: &[JobId]) {
+        self.queue.hurry_jobs(jobs);
+    }
+
     /// Answers that came in.
-    pub(super) fn take(&self) -> Vec<Input> {
-        let _ = rustix::io::read(&self.mailbox.wake, &mut [0u8; 8]);
-        std::mem::take(&mut *self.mailbox.answers.lock().unwrap_or_else(PoisonError::into_inner))
+    pub(super) fn take(&self) -> Vec<Answer> {
+        let _ = rustix::io::read(&self.queue.wake, &mut [0u8; 8]);
+        std::mem::take(&mut *self.queue.answers.lock().unwrap_or_else(PoisonError::into_inner))
     }
 }
 
 impl AsFd for Publisher {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.mailbox.wake.as_fd()
+        self.queue.wake.as_fd()
     }
 }
 
-impl Mailbox {
-    fn put(&self, input: Input) {
-        self.answers.lock().unwrap_or_else(PoisonError::into_inner).push(input);
-        let _ = rustix::io::write(&self.wake, &1u64.to_ne_bytes());
+impl Drop for Publisher {
+    fn drop(&mut self) {
+        self.queue.close();
     }
 }
 
-fn work(receiver: &Mutex<Receiver<Output>>, mailbox: &Mailbox) {
-    loop {
-        let next = receiver.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok(output) = next else { return };
-        mailbox.put(finish(&output));
+/// Does what a task asks for, now or another time. Always `true`: there may be more.
+fn work(queue: &Queue, task: Task) -> bool {
+    let (job, attempt) = (task.output.job, task.output.attempt);
+    let result = match task.goal {
+        Goal::Durable => sync_in_place(&task.output.place),
+        Goal::Published if queue.is_lost(&task.output) => Err(Unpublished::lost(Errno::IO)),
+        Goal::Published => publish(&task.output.place),
+    };
+    if result.as_ref().is_err_and(|error| !error.kept) {
+        queue.note_lost(&task.output);
     }
-}
-
-fn finish(output: &Output) -> Input {
-    answer(output, make_durable(&output.from).and_then(|()| move_to_place(output)))
-}
-
-/// Publishes the output of an attempt that nobody was there to publish.
-pub(super) fn publish_belatedly(from: &Path, to: &Path) -> io::Result<()> {
-    make_durable(from)?;
-    std::fs::rename(from, to)?;
-    to.parent().map_or(Ok(()), |parent| File::open(parent)?.sync_all())
-}
-
-fn answer(output: &Output, result: io::Result<()>) -> Input {
-    let (job, attempt) = (output.job, output.attempt);
-    match result {
-        Ok(()) => Input::JobPublished { job, attempt },
-        Err(error) => {
-            let message = format!("{}: {error}", output.from.display());
-            Input::PublishFailed { job, attempt, message }
+    match (result, task.goal) {
+        (Ok(()), Goal::Durable) => queue.answer(Answer::Durable { job, attempt }),
+        (Ok(()), Goal::Published) => queue.answer(Answer::Published { job, attempt }),
+        (Err(error), goal) => {
+            let given_up = if error.may_pass() { queue.again(task) } else { Some(task) };
+            if let Some(task) = given_up.filter(|_| goal == Goal::Published) {
+                queue.answer(failed(&task, &error));
+            }
         }
     }
+    true
+}
+
+fn publish_now(task: &Task) -> Answer {
+    let (job, attempt) = (task.output.job, task.output.attempt);
+    match publish(&task.output.place) {
+        Ok(()) => Answer::Published { job, attempt },
+        Err(error) => failed(task, &error),
+    }
+}
+
+fn failed(task: &Task, error: &Unpublished) -> Answer {
+    let output = &task.output;
+    let tries = if task.tries > 0 { format!(", {} tries", task.tries + 1) } else { String::new() };
+    let next = if error.kept { "; it is kept, and `gpulane resume` publishes it" } else { "" };
+    let message = format!("{}: {error}{tries}{next}", output.from.display());
+    let (job, attempt) = (output.job, output.attempt);
+    Answer::Failed { job, attempt, message, kept: error.kept, durable: error.durable }
 }
 
 /// Renames an output that holds nothing. `false`: it holds something.
-fn publish_if_empty(output: &Output) -> io::Result<bool> {
-    let OutputPaths { stage, from, to } = &output.below_stage;
-    match openat(stage, from, OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty()) {
+fn publish_if_empty(place: &OutputPlace) -> io::Result<bool> {
+    let (stage, from, to) = (&place.stage, place.from(), place.to());
+    match openat(stage, &from, DIRECTORY, Mode::empty()) {
         Ok(directory) => {
             let mut buffer = Vec::with_capacity(1024);
             let mut entries = rustix::fs::RawDir::new(&directory, buffer.spare_capacity_mut());
@@ -154,105 +263,65 @@ fn publish_if_empty(output: &Output) -> io::Result<bool> {
                     return Ok(false);
                 }
             }
-            renameat(stage, from, stage, to)?;
+            renameat(stage, &from, stage, &to)?;
         }
         // The job removed its own output directory: then it has none.
-        Err(rustix::io::Errno::NOENT) => mkdirat(stage, to, Mode::RWXU)?,
+        Err(Errno::NOENT) => mkdirat(stage, &to, Mode::RWXU)?,
         Err(error) => return Err(error.into()),
     }
     Ok(true)
 }
 
-/// Every file and directory below `directory`, and itself, onto the disk. Links and special files hold no data.
-fn make_durable(directory: &Path) -> io::Result<()> {
-    for entry in std::fs::read_dir(directory)? {
-        let entry = entry?;
-        let kind = entry.file_type()?;
-        if kind.is_dir() {
-            make_durable(&entry.path())?;
-        } else if kind.is_file() {
-            let file = open(entry.path(), OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC, Mode::empty());
-            match file {
-                Ok(file) => rustix::fs::fsync(file)?,
-                // A file its owner may not read was still written by it.
-                Err(rustix::io::Errno::ACCESS) => {}
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
-    File::open(directory)?.sync_all()
-}
+const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
-/// The rename, and the directories it changed onto the disk: the record that follows must not be ahead of it.
-fn move_to_place(output: &Output) -> io::Result<()> {
-    let job = output.to.parent().unwrap_or(Path::new("."));
-    let directories = [File::open(job)?, File::open(job.parent().unwrap_or(job))?];
-    std::fs::rename(&output.from, &output.to)?;
-    directories.iter().try_for_each(File::sync_all).inspect_err(|_| {
+/// Makes an output durable and renames it to its place. Where that was done before, nothing happens.
+pub(super) fn publish(place: &OutputPlace) -> Result<(), Unpublished> {
+    let (stage, from, to) = (&place.stage, place.from(), place.to());
+    match openat(stage, &from, DIRECTORY, Mode::empty()) {
+        Ok(output) => make_durable(output)?,
+        Err(Errno::NOENT) if statat(stage, &to, AtFlags::SYMLINK_NOFOLLOW).is_ok() => return Ok(()),
+        Err(Errno::NOENT) => return mkdirat(stage, &to, Mode::RWXU).map_err(Unpublished::moving),
+        Err(error) => return Err(Unpublished::reach(error)),
+    }
+    anchor(place)?;
+    let job = openat(stage, &place.job, DIRECTORY, Mode::empty()).map_err(Unpublished::moving)?;
+    renameat(stage, &from, stage, &to).map_err(Unpublished::moving)?;
+    // The record that follows must not be ahead of the names.
+    sync_directory(&job).and_then(|()| sync_directory(stage)).map_err(|error| {
         // At its place it would be taken for a success; it is not one until that is durable.
-        let _ = std::fs::rename(&output.to, &output.from);
+        let back = renameat(stage, &to, stage, &from);
+        let (SyncError::Reach(error) | SyncError::Lost(error)) = error;
+        Unpublished { error, kept: back.is_ok(), durable: false }
     })
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn output(root: &Path) -> Output {
-        let from = root.join("attempt-1/out");
-        std::fs::create_dir_all(&from).unwrap();
-        let stage = Arc::new(open(root, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).unwrap());
-        let below_stage = OutputPaths { stage, from: "attempt-1/out".into(), to: "out".into() };
-        Output { job: JobId(0), attempt: Attempt(1), from, to: root.join("out"), below_stage }
-    }
-
-    fn wait_for_answer(publisher: &Publisher) -> Input {
-        let deadline = std::time::Instant::now() + std::time::Duration::from_secs(20);
-        loop {
-            if let Some(input) = publisher.take().pop() {
-                return input;
-            }
-            assert!(std::time::Instant::now() < deadline, "no answer");
-            std::thread::sleep(std::time::Duration::from_millis(1));
+/// Makes an output durable where it is, and every name on the way to it.
+fn sync_in_place(place: &OutputPlace) -> Result<(), Unpublished> {
+    for name in [place.from(), place.attempt.clone(), place.job.clone()] {
+        match openat(&place.stage, &name, DIRECTORY, Mode::empty()) {
+            Ok(output) if name.len() > place.attempt.len() => make_durable(output)?,
+            Ok(directory) => sync_directory(&directory)?,
+            // The job removed its own output directory: then it has none.
+            Err(Errno::NOENT) => {}
+            Err(error) => return Err(Unpublished::reach(error)),
         }
     }
-
-    #[test]
-    fn an_empty_output_is_in_place_at_once() {
-        let root = tempfile::tempdir().unwrap();
-        let output = output(root.path());
-        let to = output.to.clone();
-        let published = Publisher::new().unwrap().publish(output);
-        assert!(matches!(published, Some(Input::JobPublished { .. })));
-        assert!(to.is_dir());
-    }
-
-    #[test]
-    fn a_full_output_arrives_whole_and_leaves_nothing_behind() {
-        let root = tempfile::tempdir().unwrap();
-        let output = output(root.path());
-        let (from, to) = (output.from.clone(), output.to.clone());
-        std::fs::create_dir(from.join("deep")).unwrap();
-        std::fs::write(from.join("deep/model.bin"), b"weights").unwrap();
-        std::os::unix::fs::symlink("/nowhere", from.join("link")).unwrap();
-        let mut publisher = Publisher::new().unwrap();
-        assert!(publisher.publish(output).is_none());
-        assert!(matches!(wait_for_answer(&publisher), Input::JobPublished { .. }));
-        assert_eq!(std::fs::read(to.join("deep/model.bin")).unwrap(), b"weights");
-        assert!(!from.exists());
-    }
-
-    #[test]
-    fn an_occupied_place_is_a_failure_and_nothing_is_overwritten() {
-        let root = tempfile::tempdir().unwrap();
-        let output = output(root.path());
-        std::fs::create_dir(&output.to).unwrap();
-        std::fs::write(output.to.join("precious"), b"old").unwrap();
-        std::fs::write(output.from.join("new"), b"new").unwrap();
-        let to = output.to.clone();
-        let mut publisher = Publisher::new().unwrap();
-        assert!(publisher.publish(output).is_none());
-        assert!(matches!(wait_for_answer(&publisher), Input::PublishFailed { .. }));
-        assert_eq!(std::fs::read(to.join("precious")).unwrap(), b"old");
-    }
+    sync_directory(&place.stage)?;
+    anchor(place)
 }
+
+/// The names of the stage's directory and of `jobs` onto the disk, once.
+fn anchor(place: &OutputPlace) -> Result<(), Unpublished> {
+    if place.anchored.load(Ordering::Relaxed) {
+        return Ok(());
+    }
+    for above in ["..", "../.."] {
+        let directory = openat(&place.stage, above, DIRECTORY, Mode::empty()).map_err(Unpublished::reach)?;
+        sync_directory(&directory)?;
+    }
+    place.anchored.store(true, Ordering::Relaxed);
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,7 +1,7 @@
 //! The loop: wait, tell the core, perform its effects. One thread, one epoll; nothing in here waits for a terminal
 //! that is stopped or a process that will not end. Of the disk it does only what makes and renames small files.
 
-use std::collections::VecDeque;
+use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
@@ -64,7 +64,9 @@ pub(super) struct Reactor<'a> {
     pub(super) standbys: Standbys,
     pub(super) roster: Roster,
     pub(super) sharing: Sharing,
-    publisher: Publisher,
+    pub(super) publisher: Publisher,
+    /// Running jobs that have said that their work is finished, with the attempt.
+    pub(super) done: HashMap<JobId, Attempt>,
     /// The processes beside the workers of maps.
     pub(super) feeders: Feeders,
     /// What the exit code depends on, of maps.
@@ -134,6 +136,7 @@ impl<'a> Reactor<'a> {
             roster,
             sharing: Sharing::new(gpus, alone, experience),
             publisher,
+            done: HashMap::new(),
             feeders,
             maps: MapsSeen::new(items_failed),
             vigils,
@@ -221,22 +224,14 @@ impl<'a> Reactor<'a> {
                 // A job rings, too, when its work is done.
                 self.vigils.hurry();
             }
-            PUBLISHED => {
-                for input in self.publisher.take() {
-                    self.feed(input);
-                }
-            }
+            PUBLISHED => self.hear_publisher(),
             GPUS => self.hear_of_gpus(),
             LEASES => self.on_leases_changed(),
             FEEDER_ENDED => self.on_feeder_ended(stage),
             FEEDER_WORDS => self.hear_feeder(stage),
             STANDBY_ENDED => self.on_standby_ended(job.0),
             STANDBY_WORDS => self.hear_standby(job.0),
-            VIGILS => {
-                for input in self.vigils.take() {
-                    self.feed(input);
-                }
-            }
+            VIGILS => self.hear_vigils(),
             _ => {}
         }
     }
@@ -261,6 +256,7 @@ impl<'a> Reactor<'a> {
             // SIGXFSZ: the write that caused it says so too, as an error.
             _ => return,
         };
+        self.publisher.hurry();
         let again = self.interrupted.is_some();
         self.interrupted.get_or_insert(code);
         self.feed(Input::Interrupted { because: name.to_owned(), now: again || signal == GUARDIAN_GONE });
@@ -276,6 +272,10 @@ impl<'a> Reactor<'a> {
             let jobs: Vec<JobId> = plan.job_ids().filter(|id| names.contains(&plan.job_name(*id))).collect();
             // Names that match nothing must not turn into "all".
             if names.is_empty() || !jobs.is_empty() {
+                if names.is_empty() {
+                    self.publisher.hurry();
+                }
+                self.publisher.hurry_jobs(&jobs);
                 self.feed(Input::CancelRequested { jobs });
             }
         }
@@ -388,15 +388,7 @@ impl<'a> Reactor<'a> {
                     self.follow(job, (Some(attempt), look));
                 }
             }
-            // What counts of a map is not in its workers' own folders.
-            Effect::Publish { job, attempt } if self.prepared.plan.stage_of(job).map.is_some() => {
-                self.inputs.push_back(Input::JobPublished { job, attempt });
-            }
-            Effect::Publish { job, attempt } => {
-                if let Some(output) = self.launchpad.output_of(job, attempt) {
-                    self.inputs.extend(self.publisher.publish(output));
-                }
-            }
+            Effect::Publish { job, attempt } => self.publish(job, attempt),
             Effect::Record(event) => self.record(event),
             Effect::SetTimer { timer, at } => self.clock.set(at, Alarm::Core(timer)),
             Effect::Want { gpus } => self.want_gpus(gpus),

@@ -2,6 +2,9 @@
 //!
 //! An output directory at its final place is proof of success, because it gets there by one rename after
 //! everything in it was made durable. So a success whose record was lost is recorded now, not run again.
+//!
+//! A job's word that its work is done, and an output that is still where it was written, prove as much only as long as the
+//! machine has not stopped since: after a power cut files may be there and empty. Then `job_done` in the journal counts alone.
 
 use std::time::{Duration, Instant};
 
@@ -12,8 +15,9 @@ use gpulane_model::{
 };
 use rustix::process::Signal;
 
+use super::boot;
 use super::clock::Clock;
-use super::publish::publish_belatedly;
+use super::publish::{OutputPlace, Unpublished, publish};
 use crate::process::tree::{self, Table};
 
 /// A killed process with much memory takes its time; one stuck in the kernel must not keep us.
@@ -39,20 +43,27 @@ pub(super) fn end_leftovers(dir: &RunDir) {
     }
 }
 
+/// What is taken up again.
+pub(super) struct Resumed<'a> {
+    pub(super) dir: &'a RunDir,
+    pub(super) plan: &'a Plan,
+    pub(super) machine: &'a Machine,
+    pub(super) journal: &'a Journal,
+    /// `--failed`.
+    pub(super) failed_too: bool,
+}
+
 /// Records the start or the resumption, and everything that changed while nobody was writing.
-pub(super) fn take_stock(
-    dir: &RunDir,
-    plan: &Plan,
-    machine: &Machine,
-    journal: &Journal,
-    past: &mut RunState,
-    failed_too: bool,
-) {
-    let mut stock = Stock { journal, past };
+pub(super) fn take_stock(resumed: &Resumed<'_>, past: &mut RunState) {
+    let Resumed { dir, plan, machine, journal, failed_too } = *resumed;
+    let (before, boot) = (past.boot.clone(), boot::id());
+    let known = past.last_seq > 0;
+    let trust = if before.is_some() && before == boot { Trust::SameBoot } else { Trust::RecordsOnly };
+    let mut stock = Stock { dir, plan, journal, past, trust, published: false };
     let gpulane = env!("CARGO_PKG_VERSION").to_owned();
     let pid = std::process::id();
-    if stock.past.last_seq > 0 {
-        stock.record(Event::RunResumed { gpulane, machine: machine.clone(), pid });
+    if known {
+        stock.record(Event::RunResumed { gpulane, machine: machine.clone(), pid, boot });
     } else {
         stock.record(Event::RunStarted {
             format: 1,
@@ -61,28 +72,46 @@ pub(super) fn take_stock(
             jobs: u32::try_from(plan.jobs.len()).unwrap_or(u32::MAX),
             machine: machine.clone(),
             pid,
+            boot,
         });
     }
     // Also if the journal knows nothing: all of it may have been cut away.
-    if !dir.root().join("jobs").exists() {
+    if !known && !dir.root().join("jobs").exists() {
         return;
     }
     for job in plan.job_ids() {
-        stock.settle(dir, plan, job);
+        if trust == Trust::RecordsOnly && known {
+            stock.restore_files(job);
+        }
+        stock.settle(job);
         if plan.stage_of(job).map.is_some() {
             continue;
         }
-        stock.retry(plan, job);
-        if failed_too {
-            stock.requeue(plan, job);
-        }
+        stock.retry(job);
     }
-    stock.take_up_maps(plan, failed_too);
+    for job in plan.job_ids().filter(|job| plan.stage_of(*job).map.is_none()) {
+        stock.requeue(job, failed_too);
+    }
+    stock.take_up_maps(failed_too);
+}
+
+/// What of an attempt that was under way is believed.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Trust {
+    /// The machine has not stopped since: its files are what it wrote, also where nothing was synced.
+    SameBoot,
+    /// After another boot, or where that cannot be known, its files may be empty: only what the journal says was made durable.
+    RecordsOnly,
 }
 
 struct Stock<'a> {
+    dir: &'a RunDir,
+    plan: &'a Plan,
     journal: &'a Journal,
     past: &'a mut RunState,
+    trust: Trust,
+    /// An output was published whose job had failed for want of that: what was skipped for it may run.
+    published: bool,
 }
 
 impl Stock<'_> {
@@ -94,50 +123,119 @@ impl Stock<'_> {
         self.journal.append(time, record.event);
     }
 
+    /// Sets right what a power cut may have undone that no record depends on.
+    fn restore_files(&mut self, job: JobId) {
+        let state = self.past.job(job);
+        if state.attempts == 0 {
+            return;
+        }
+        let config = self.dir.config_file(self.plan, job);
+        let text = self.plan.job(job).config.text();
+        // A job that starts has its own written anyway; this is for whoever reads those of finished ones.
+        if std::fs::read(&config).is_ok_and(|there| there != text.as_bytes()) {
+            let _ = std::fs::write(&config, text);
+        }
+        let is_worker = self.plan.stage_of(job).map.is_some();
+        if let JobStatus::Succeeded { .. } = state.status
+            && !is_worker
+            && !self.dir.out_dir(self.plan, job).exists()
+        {
+            let last = Attempt(state.attempts);
+            // The rename of an empty output is not synced. Removed by hand, it stays away.
+            if self.dir.attempt_out(self.plan, job, last).exists() {
+                let _ = self.publish(job, last);
+            }
+        }
+    }
+
     /// An attempt the journal saw start but not end was lost with its engine, unless its output is there.
-    fn settle(&mut self, dir: &RunDir, plan: &Plan, job: JobId) {
+    fn settle(&mut self, job: JobId) {
         let state = self.past.job(job);
         let attempt = Attempt(state.attempts.max(1));
         let running = match state.status {
             JobStatus::Pending => false,
             JobStatus::Running { .. } => true,
+            JobStatus::Failed(ref failure) if failure.kept => return self.publish_kept(job, attempt),
             JobStatus::Failed(ref failure) if failure.reason == FailReason::Publish => false,
             _ => return,
         };
-        if plan.stage_of(job).map.is_some() {
-            return self.lose(plan, job, attempt, running);
+        if self.plan.stage_of(job).map.is_some() {
+            return self.lose(job, attempt, running);
         }
         // The record of its start may have been lost; whatever failed with its work done has failed all the same.
         let last = if running { attempt } else { self.past.next_attempt(job) };
-        if dir.done_file(plan, job, last).exists()
-            // If this fails, it is run again.
-            && publish_belatedly(&dir.attempt_out(plan, job, last), &dir.out_dir(plan, job)).is_ok()
-        {
-            let because = "said that its work was done before gpulane ended".to_owned();
-            self.record(Event::JobLingered { job: plan.job_name(job), attempt: last, because });
-            let (job, seconds) = (plan.job_name(job), 0.0);
-            self.record(Event::JobSucceeded { job, attempt: last, seconds, peak_vram: None });
-        } else if dir.out_dir(plan, job).is_dir() {
-            let seconds = 0.0;
-            self.record(Event::JobSucceeded { job: plan.job_name(job), attempt, seconds, peak_vram: None });
-        } else {
-            self.lose(plan, job, attempt, running);
+        let said_so = match self.trust {
+            Trust::SameBoot => self.dir.done_file(self.plan, job, last).exists(),
+            Trust::RecordsOnly => false,
+        };
+        if said_so || running && self.past.job(job).done == attempt.0 {
+            match self.publish(job, last) {
+                Ok(()) => {
+                    let because = "said that its work was done before gpulane ended".to_owned();
+                    let name = self.plan.job_name(job);
+                    self.record(Event::JobLingered { job: name, attempt: last, because });
+                    return self.succeed(job, last);
+                }
+                Err(error) if error.kept => return self.keep(job, last, &error),
+                // What the disk did not take is computed again.
+                Err(_) => {}
+            }
+        } else if self.dir.out_dir(self.plan, job).is_dir() {
+            return self.succeed(job, attempt);
+        }
+        self.lose(job, attempt, running);
+    }
+
+    /// Publishes what could not be published when its job ended.
+    fn publish_kept(&mut self, job: JobId, attempt: Attempt) {
+        if self.trust == Trust::RecordsOnly && self.past.job(job).done != attempt.0 {
+            let there = self.dir.attempt_out(self.plan, job, attempt).exists();
+            if !there && self.dir.out_dir(self.plan, job).is_dir() {
+                return self.succeed(job, attempt);
+            }
+            // It was never made durable, and the machine has stopped since.
+            let attempt = self.past.next_attempt(job);
+            let job = self.plan.job_name(job);
+            return self.record(Event::JobRetrying { job, attempt, delay: 0.0 });
+        }
+        if self.publish(job, attempt).is_ok() {
+            self.published = true;
+            self.succeed(job, attempt);
         }
     }
 
-    fn lose(&mut self, plan: &Plan, job: JobId, attempt: Attempt, running: bool) {
+    fn publish(&self, job: JobId, attempt: Attempt) -> Result<(), Unpublished> {
+        let place = OutputPlace::open(&self.dir.root().join("jobs"), self.plan, job, attempt)?;
+        publish(&place)
+    }
+
+    fn succeed(&mut self, job: JobId, attempt: Attempt) {
+        let (job, seconds) = (self.plan.job_name(job), 0.0);
+        self.record(Event::JobSucceeded { job, attempt, seconds, peak_vram: None });
+    }
+
+    fn keep(&mut self, job: JobId, attempt: Attempt, error: &Unpublished) {
+        let from = self.dir.attempt_out(self.plan, job, attempt);
+        let message =
+            Some(format!("{}: {error}; it is kept, and `gpulane resume` publishes it", from.display()));
+        let failure = Failure { message, kept: true, ..Failure::because(FailReason::Publish) };
+        self.record(Event::JobFailed { job: self.plan.job_name(job), attempt, failure });
+    }
+
+    fn lose(&mut self, job: JobId, attempt: Attempt, running: bool) {
         if running {
             let mut failure = Failure::because(FailReason::Lost);
             failure.message = Some("gpulane ended while it ran".to_owned());
-            self.record(Event::JobFailed { job: plan.job_name(job), attempt, failure });
+            self.record(Event::JobFailed { job: self.plan.job_name(job), attempt, failure });
         }
     }
 
     /// Killed between the record of a failure and that of the try to follow, the job would lose that try.
-    fn retry(&mut self, plan: &Plan, job: JobId) {
-        let state = self.past.job(job);
+    fn retry(&mut self, job: JobId) {
+        let (plan, state) = (self.plan, self.past.job(job));
         let JobStatus::Failed(failure) = &state.status else { return };
-        let final_anyway = matches!(failure.reason, FailReason::Start | FailReason::Cancelled);
+        let final_anyway =
+            failure.kept || matches!(failure.reason, FailReason::Start | FailReason::Cancelled);
         let stage = plan.stage_of(job);
         if !final_anyway && state.failures <= tries_left(stage, failure.reason) && !self.is_stopped(stage) {
             let attempt = self.past.next_attempt(job);
@@ -152,7 +250,8 @@ impl Stock<'_> {
     }
 
     /// A map that is not complete goes on with all its workers, however the last ones ended.
-    fn take_up_maps(&mut self, plan: &Plan, failed_too: bool) {
+    fn take_up_maps(&mut self, failed_too: bool) {
+        let plan = self.plan;
         for (at, stage) in plan.stages.iter().enumerate() {
             let Some(map) = self.past.maps.get(at).and_then(Option::as_ref) else { continue };
             if failed_too && map.failed > 0 {
@@ -169,9 +268,16 @@ impl Stock<'_> {
         }
     }
 
-    fn requeue(&mut self, plan: &Plan, job: JobId) {
-        if matches!(self.past.job(job).status, JobStatus::Failed(_) | JobStatus::Skipped(_)) {
-            self.record(Event::JobRequeued { job: plan.job_name(job) });
+    /// What failed gets a fresh start with `--failed`, unless its output waits to be published; what was skipped, too where the
+    /// reason may be gone. The core skips again what still cannot run.
+    fn requeue(&mut self, job: JobId, failed_too: bool) {
+        let again = match &self.past.job(job).status {
+            JobStatus::Failed(failure) => failed_too && !failure.kept,
+            JobStatus::Skipped(_) => failed_too || self.published,
+            _ => false,
+        };
+        if again {
+            self.record(Event::JobRequeued { job: self.plan.job_name(job) });
         }
     }
 }

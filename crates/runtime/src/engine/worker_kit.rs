@@ -1,9 +1,10 @@
 //! What the workers of a map, and jobs with an entry, need beside what every job gets: gpulane's own Python package, carried by this program and put into
 //! the run directory, and the way to their feeder.
 
+use std::collections::BTreeSet;
 use std::ffi::OsString;
 use std::io;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use gpulane_journal::RunDir;
 use gpulane_model::{Stage, env_vars};
@@ -39,9 +40,29 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
     if let Some(parent) = path.parent() {
         std::fs::create_dir_all(parent)?;
     }
-    let draft = path.with_extension("py.tmp");
+    let draft = draft(path);
     std::fs::write(&draft, text)?;
     std::fs::rename(&draft, path)
+}
+
+fn draft(path: &Path) -> PathBuf {
+    path.with_extension("py.tmp")
+}
+
+/// Removes the package again, file by file; what else has come to be there stays.
+pub(super) fn remove(dir: &RunDir) {
+    let root = dir.python_dir();
+    let mut folders = BTreeSet::from([root.clone()]);
+    for (name, _) in PACKAGE {
+        let file = root.join(name);
+        let _ = std::fs::remove_file(&file);
+        let _ = std::fs::remove_file(draft(&file));
+        folders.extend(file.ancestors().skip(1).take_while(|above| *above != root).map(Path::to_owned));
+    }
+    // The deepest first; each goes only if it is empty.
+    for folder in folders.iter().rev() {
+        let _ = std::fs::remove_dir(folder);
+    }
 }
 
 /// Variables that all workers of a map or all jobs with an entry share; none for a command.
@@ -87,6 +108,21 @@ mod tests {
         std::fs::write(&file, "broken").unwrap();
         unpack(&dir).unwrap();
         assert!(std::fs::read_to_string(&file).unwrap().contains("def "), "set right again");
+    }
+
+    #[test]
+    fn of_what_is_there_only_the_package_is_removed() {
+        let root = tempfile::tempdir().unwrap();
+        let dir = RunDir::planned(root.path()).unwrap();
+        unpack(&dir).unwrap();
+        let theirs = dir.python_dir().join("gpulane/notes.txt");
+        std::fs::write(&theirs, "mine").unwrap();
+        remove(&dir);
+        assert!(theirs.exists() && !dir.python_dir().join("gpulane/__init__.py").exists());
+        std::fs::remove_file(&theirs).unwrap();
+        unpack(&dir).unwrap();
+        remove(&dir);
+        assert!(!dir.python_dir().exists());
     }
 
     #[test]

@@ -1,7 +1,8 @@
 //! Whether a map is still the one that began: its model's file as it was, its inputs with the items they had. What is cheap to know is
 //! asked before anything is started; the rest by the feeder, before it gives anything to a worker.
 
-use std::io;
+use std::fs::File;
+use std::io::{self, Write};
 use std::path::Path;
 
 use gpulane_items::{Opened, Wanted};
@@ -83,12 +84,18 @@ pub(super) fn keep_model(map: &MapStage, base: &Path, dir: &Path) -> Result<(), 
     if kept(dir).as_ref() == Some(&now) {
         return Ok(());
     }
-    let (kept, draft) = (dir.join(KEPT), dir.join(".map.json"));
-    let write =
-        serde_json::to_vec(&now).map_err(io::Error::other).and_then(|text| std::fs::write(&draft, text));
-    write
-        .and_then(|()| std::fs::rename(&draft, &kept))
-        .map_err(|error| format!("cannot write {}: {error}", kept.display()))
+    let kept = dir.join(KEPT);
+    write_whole(dir, &now).map_err(|error| format!("cannot write {}: {error}", kept.display()))
+}
+
+/// Durably: after a power cut, a map whose model has changed must not go on as if it had not.
+fn write_whole(dir: &Path, made: &Made) -> io::Result<()> {
+    let draft = dir.join(".map.json");
+    let mut file = File::create(&draft)?;
+    file.write_all(&serde_json::to_vec(made)?)?;
+    file.sync_all()?;
+    std::fs::rename(&draft, dir.join(KEPT))?;
+    File::open(dir)?.sync_all()
 }
 
 fn kept(dir: &Path) -> Option<Made> {

@@ -1,0 +1,82 @@
+//! Outputs: a job that says it is finished has them made durable, one that has ended has them published.
+
+use gpulane_core::Input;
+use gpulane_model::{Attempt, Event, JobId};
+
+use super::publish::Answer;
+use super::reactor::Reactor;
+
+impl Reactor<'_> {
+    /// Passes on what the watch over the jobs has found.
+    pub(super) fn hear_vigils(&mut self) {
+        for input in self.vigils.take() {
+            if let Input::WorkDone { job, attempt, .. } = input {
+                self.on_work_done(job, attempt);
+            }
+            self.feed(input);
+        }
+    }
+
+    /// A job has finished its work and may take its time to exit, or never do so. Until its output is on the disk its word is worth
+    /// nothing after a power cut.
+    fn on_work_done(&mut self, job: JobId, attempt: Attempt) {
+        let is_worker = self.prepared.plan.stage_of(job).map.is_some();
+        let known = self.done.get(&job) == Some(&attempt);
+        if is_worker || known || !self.runs(job, attempt) {
+            return;
+        }
+        self.done.insert(job, attempt);
+        if let Some(output) = self.launchpad.output_of(job, attempt) {
+            self.publisher.sync(output);
+        }
+    }
+
+    fn runs(&self, job: JobId, attempt: Attempt) -> bool {
+        self.roster.get(job).is_some_and(|running| running.attempt == attempt)
+    }
+
+    pub(super) fn publish(&mut self, job: JobId, attempt: Attempt) {
+        self.done.remove(&job);
+        // What counts of a map is not in its workers' own folders.
+        if self.prepared.plan.stage_of(job).map.is_some() {
+            self.inputs.push_back(Input::JobPublished { job, attempt });
+        } else if let Some(output) = self.launchpad.output_of(job, attempt)
+            && let Some(answer) = self.publisher.publish(output)
+        {
+            let input = self.understand(answer);
+            self.inputs.extend(input);
+        }
+    }
+
+    pub(super) fn hear_publisher(&mut self) {
+        for answer in self.publisher.take() {
+            if let Some(input) = self.understand(answer) {
+                self.feed(input);
+            }
+        }
+    }
+
+    fn understand(&mut self, answer: Answer) -> Option<Input> {
+        match answer {
+            Answer::Published { job, attempt } => Some(Input::JobPublished { job, attempt }),
+            Answer::Failed { job, attempt, message, kept, durable } => {
+                if durable {
+                    self.record_done(job, attempt);
+                }
+                Some(Input::PublishFailed { job, attempt, message, kept })
+            }
+            // Of one that has ended meanwhile, its end tells more.
+            Answer::Durable { job, attempt } => {
+                if self.runs(job, attempt) {
+                    self.record_done(job, attempt);
+                }
+                None
+            }
+        }
+    }
+
+    fn record_done(&mut self, job: JobId, attempt: Attempt) {
+        let job = self.prepared.plan.job_name(job);
+        self.record(Event::JobDone { job, attempt });
+    }
+}
