@@ -259,6 +259,37 @@ fn an_occupied_or_unwritable_run_directory_is_refused() {
 }
 
 #[test]
+fn a_refused_start_removes_nothing_but_what_gpulane_made() {
+    use std::process::Stdio;
+    for was_there in [true, false] {
+        let gpulane = gpulane();
+        let dir = gpulane.dir();
+        gpulane.workspace.file("model.py", "def Model(batch):\n    return batch\n");
+        if was_there {
+            std::fs::create_dir(&dir).unwrap();
+        }
+        // While it waits for the list, others put something there; then it finds that there is no such GPU.
+        let mut command = gpulane.command(&["map", "model.py:Model", "@-", "--out", "r", "--gpus", "97"]);
+        let mut child = command.stdin(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        wait_until("its list", || dir.join("stdin.list").exists());
+        gpulane.workspace.file("r/mine.txt", "mine");
+        gpulane.workspace.file("r/sub/deep/mine.txt", "mine");
+        drop(child.stdin.take());
+        assert_eq!(child.wait().unwrap().code(), Some(5));
+        let left = |name: &str| std::fs::read_to_string(dir.join(name)).unwrap_or_default();
+        assert_eq!(
+            [left("mine.txt"), left("sub/deep/mine.txt")],
+            ["mine"; 2],
+            "it was there before: {was_there}"
+        );
+        let mut names: Vec<_> =
+            std::fs::read_dir(&dir).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+        names.sort();
+        assert_eq!(names, ["mine.txt", "sub"], "what gpulane made is gone");
+    }
+}
+
+#[test]
 fn a_run_is_private_and_named_after_its_plan() {
     use std::os::unix::fs::PermissionsExt;
     let gpulane = gpulane();

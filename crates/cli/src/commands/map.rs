@@ -93,9 +93,12 @@ fn keep_stdin(dir: &RunDir, plan: &mut Plan) -> io::Result<()> {
     Ok(())
 }
 
+/// Where a list is kept that came by standard input.
+pub(super) const STDIN_LIST: &str = "stdin.list";
+
 fn spool(map: &mut MapStage, dir: &Path) -> io::Result<()> {
     if map.input.iter().any(|input| input == STDIN) {
-        let list = dir.join("stdin.list");
+        let list = dir.join(STDIN_LIST);
         let mut file = File::create(&list)?;
         io::copy(&mut io::stdin().lock(), &mut file)?;
         file.sync_all()?;

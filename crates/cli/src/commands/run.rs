@@ -15,6 +15,7 @@ use gpulane_runtime::{Placeholders, StartRequest};
 
 use super::RUNS;
 use super::check::{accept, cwd, read_plan, size};
+use super::map::STDIN_LIST;
 use crate::args::{Engine, Run, Sharing, Show};
 use crate::attach::{Ended, attach};
 use crate::{maps, say};
@@ -132,20 +133,21 @@ pub(crate) fn start(
         }
     };
     if ended.refused {
-        empty(&dir, was_there);
+        take_back(&dir, was_there);
     }
     (ended.code, Some(dir))
 }
 
-/// Nothing was started, so nothing is kept: what we made is removed, a directory that was there stays.
-fn empty(dir: &RunDir, was_there: bool) {
-    if !was_there {
-        let _ = std::fs::remove_dir_all(dir.root());
-        return;
+/// Nothing was started, so nothing is kept of what gpulane made: its files by their names, then the directory, if it is ours and
+/// empty. Whatever else is there by now is somebody's.
+fn take_back(dir: &RunDir, was_there: bool) {
+    gpulane_runtime::take_back(dir);
+    // The lock goes last: whoever has it may write here.
+    for file in [dir.root().join(STDIN_LIST), dir.plan_file(), dir.plan_draft(), dir.lock_file()] {
+        let _ = std::fs::remove_file(file);
     }
-    for entry in std::fs::read_dir(dir.root()).into_iter().flatten().flatten() {
-        let path = entry.path();
-        let _ = if path.is_dir() { std::fs::remove_dir_all(&path) } else { std::fs::remove_file(&path) };
+    if !was_there {
+        let _ = std::fs::remove_dir(dir.root());
     }
 }
 
