@@ -12,7 +12,7 @@ mod score;
 #[path = "zoo/sight.rs"]
 mod sight;
 
-use animal::{Animal, zoo};
+use animal::{Animal, Fate, zoo};
 use gpulane_testkit::{Finished, Gpulane, skip};
 use score::Score;
 use sight::Sight;
@@ -21,6 +21,8 @@ use sight::Sight;
 const LIMIT_S: u32 = 3;
 /// How long a living job stays silent: well over the limit.
 const SILENCE_S: u32 = 8;
+/// When a job is ended that is told and left alone.
+const TOLD_S: u32 = 30;
 /// Models of the story the project began with.
 const MODELS: usize = 13;
 
@@ -79,6 +81,9 @@ fn plan(animals: &[Animal]) -> String {
     );
     for animal in animals {
         plan += &stage(&animal.name, &["python3", animal.path.to_str().unwrap()]);
+        if animal.fate == Fate::Told {
+            plan += &format!("timeout = \"{TOLD_S}s\"\n");
+        }
         plan +=
             &animal.result.as_ref().map_or_else(String::new, |result| format!("result = [\"{result}\"]\n"));
     }

@@ -4,7 +4,7 @@ mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{Evidence, Frame, ProcessEvidence, Python, ThreadEvidence};
+use crate::{Evidence, Frame, ProcessEvidence, Python, ThreadEvidence, proof};
 
 /// CPU time between the looks that is work, in milliseconds; less than this may be a few turns of a poller.
 const WORK: u64 = 20;
@@ -62,15 +62,16 @@ pub fn compare(first: &Evidence, second: &Evidence, known: &Known) -> Change {
     if let Some(which) = stopped(first).or_else(|| stopped(second)) {
         return Change::Stopped(which);
     }
-    let _ = known;
-    if let Some(why) = moved(first, second) {
+    if let Some(why) = moved(first, second, known) {
         return Change::Moved(why);
     }
     if let Some(why) = unseen(first).or_else(|| unseen(second)) {
         return Change::Unseen(why);
     }
-    waiting::change(first, second)
-        .unwrap_or_else(|| Change::Frozen("nothing has moved, and nothing in it ends by itself".to_owned()))
+    match proof::prove(first, second, known) {
+        Some(proof) => Change::Frozen(proof),
+        None => waiting::told(first, second, known),
+    }
 }
 
 fn stopped(evidence: &Evidence) -> Option<String> {
@@ -85,7 +86,7 @@ const fn is_stop(state: char) -> bool {
     matches!(state, 'T' | 't')
 }
 
-fn moved(first: &Evidence, second: &Evidence) -> Option<String> {
+fn moved(first: &Evidence, second: &Evidence, known: &Known) -> Option<String> {
     if second.processes.is_empty() {
         return Some("nothing is left of it".to_owned());
     }
@@ -93,7 +94,7 @@ fn moved(first: &Evidence, second: &Evidence) -> Option<String> {
         return Some(why);
     }
     let between = second.taken.saturating_sub(first.taken);
-    pairs(first, second).find_map(|(before, after)| process_moved(before, after, between))
+    pairs(first, second).find_map(|(before, after)| process_moved(before, after, between, known))
 }
 
 fn names(evidence: &Evidence) -> BTreeSet<(u32, u64)> {
@@ -121,22 +122,30 @@ fn pairs<'a>(
 fn thread_pairs<'a>(
     before: &'a ProcessEvidence,
     after: &'a ProcessEvidence,
-) -> impl Iterator<Item = (&'a ThreadEvidence, &'a ThreadEvidence)> {
+    known: &Known,
+) -> impl Iterator<Item = (&'a ThreadEvidence, &'a ThreadEvidence)> + use<'a> {
     let later: BTreeMap<u32, &ThreadEvidence> =
         after.threads.iter().map(|thread| (thread.tid, thread)).collect();
-    let watching = watching(before, after);
+    let watching = watching(before, after, known);
     let threads = before.threads.iter().filter(move |thread| !watching.contains(&thread.tid));
     threads.filter_map(move |thread| Some((thread, *later.get(&thread.tid)?)))
 }
 
 /// Threads that only watch, in either look: one of them may have been met between two frames.
-fn watching(before: &ProcessEvidence, after: &ProcessEvidence) -> BTreeSet<u32> {
+fn watching(before: &ProcessEvidence, after: &ProcessEvidence, known: &Known) -> BTreeSet<u32> {
     let threads = before.threads.iter().chain(&after.threads);
-    threads.filter(|thread| thread.only_watches(after.pid)).map(|thread| thread.tid).collect()
+    let watches =
+        |thread: &&ThreadEvidence| known.monitors.contains(&thread.tid) || thread.only_watches(after.pid);
+    threads.filter(watches).map(|thread| thread.tid).collect()
 }
 
-fn process_moved(before: &ProcessEvidence, after: &ProcessEvidence, between: u64) -> Option<String> {
-    let watching = watching(before, after);
+fn process_moved(
+    before: &ProcessEvidence,
+    after: &ProcessEvidence,
+    between: u64,
+    known: &Known,
+) -> Option<String> {
+    let watching = watching(before, after, known);
     let tids = |process: &ProcessEvidence| {
         process.threads.iter().map(|thread| thread.tid).filter(|tid| !watching.contains(tid)).collect()
     };
@@ -157,7 +166,7 @@ fn process_moved(before: &ProcessEvidence, after: &ProcessEvidence, between: u64
     if worked(before, after, &watching, between) {
         return Some("used CPU time".to_owned());
     }
-    thread_pairs(before, after).find_map(|(before, after)| thread_moved(before, after))
+    thread_pairs(before, after, known).find_map(|(before, after)| thread_moved(before, after))
 }
 
 /// More than those use who only wake to see that nothing has happened.

@@ -24,6 +24,16 @@ impl OpenFiles {
         Self { links, limit: descriptor_limit(folder) }
     }
 
+    /// What one of them is, as `/proc` names it.
+    pub(crate) fn link(&self, fd: u32) -> Option<&Path> {
+        self.links.get(&fd).map(PathBuf::as_path)
+    }
+
+    /// Whether one of them is of this kind: `anon_inode:[io_uring]`.
+    pub(crate) fn has(&self, kind: &str) -> bool {
+        self.links.values().any(|link| link.to_str() == Some(kind))
+    }
+
     /// The kernel's numbers of the sockets among them.
     pub(crate) fn sockets(&self) -> impl Iterator<Item = u64> {
         self.links.values().filter_map(|link| inode(link, "socket"))
@@ -61,7 +71,7 @@ impl OpenFiles {
         // Only sockets can have a time limit of their own; for all else the call is as endless as it looks.
         if wait.timed.is_none()
             && inode(link, "socket").is_none()
-            && ["read", "write"].contains(&wait.call.as_str())
+            && ["read", "readv", "write", "writev", "splice"].contains(&wait.call.as_str())
         {
             wait.timed = Some(false);
         }
@@ -84,7 +94,7 @@ fn name(link: &Path, tcp: &TcpSockets) -> String {
 }
 
 /// The number in `pipe:[12]` or `socket:[12]`.
-fn inode(link: &Path, kind: &str) -> Option<u64> {
+pub(crate) fn inode(link: &Path, kind: &str) -> Option<u64> {
     link.to_str()?.strip_prefix(kind)?.strip_prefix(":[")?.strip_suffix(']')?.parse().ok()
 }
 

@@ -4,6 +4,7 @@ use std::fmt;
 
 use serde::Serialize;
 
+use crate::Source;
 use crate::syscall::CLOCK;
 
 /// One look at several processes.
@@ -38,6 +39,26 @@ pub struct ProcessEvidence {
     pub tcp_bytes: u64,
     /// CPU time all its threads have used, in milliseconds.
     pub cpu: u64,
+    /// A signal may wake it at any time, by what is known of it.
+    pub signals: Option<Wakes>,
+}
+
+/// Why a signal may wake a process, in words.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Wakes {
+    /// It has a timer, or handles the signal of one.
+    Timer(String),
+    /// It handles a signal that has no meaning but to let it go on.
+    Sent(String),
+}
+
+impl fmt::Display for Wakes {
+    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Timer(why) | Self::Sent(why) => to.write_str(why),
+        }
+    }
 }
 
 /// What is known of a process as a Python program.
@@ -90,8 +111,10 @@ pub struct Wait {
     pub inode: Option<u64>,
     /// It will end by itself: it has a time limit. `None`: unknown.
     pub timed: Option<bool>,
-    /// Who has the file lock it waits for: one that is not among those looked at.
+    /// Who has the file lock it waits for.
     pub holder: Option<Holder>,
+    /// All that could end the wait; each alone would do. Empty: not known.
+    pub sources: Vec<Source>,
 }
 
 /// A process that has what another waits for.

@@ -30,6 +30,9 @@ fn write_process(text: &mut String, process: &ProcessEvidence) -> fmt::Result {
         Python::Unreadable(why) => writeln!(text, "  Python, but {why}")?,
     }
     write_descriptors(text, process)?;
+    if let Some(why) = &process.signals {
+        writeln!(text, "  {why}")?;
+    }
     process.threads.iter().try_for_each(|thread| write_thread(text, thread))
 }
 
@@ -78,7 +81,10 @@ fn wait_in_words(wait: &Wait) -> String {
         None => "",
     };
     let holder = wait.holder.as_ref().map_or_else(String::new, |holder| format!(", held by {holder}"));
-    format!("{}{on}{limit}{holder}", wait.call)
+    let sources: Vec<String> = wait.sources.iter().map(ToString::to_string).collect();
+    let sources =
+        if sources.is_empty() { String::new() } else { format!("; for {}", sources.join(", or for ")) };
+    format!("{}{on}{limit}{holder}{sources}", wait.call)
 }
 
 fn state_in_words(state: char) -> String {

@@ -12,17 +12,27 @@ mod evidence;
 mod frame;
 mod full;
 mod locks;
+mod maps;
 mod monitors;
+mod netlink;
 mod proc_files;
+mod proof;
 mod python;
+mod signals;
 mod sockets;
+mod source;
+mod sources;
 mod syscall;
 mod take;
+mod unix;
 
 pub use compare::{Change, GpuUse, Known, compare};
 pub use diagnose::{GpuSight, Surroundings, diagnose};
-pub use evidence::{Descriptors, Evidence, Frame, Holder, ProcessEvidence, Python, ThreadEvidence, Wait};
+pub use evidence::{
+    Descriptors, Evidence, Frame, Holder, ProcessEvidence, Python, ThreadEvidence, Wait, Wakes,
+};
 pub use full::in_full;
 pub use monitors::is_monitor;
 pub use proc_files::{Stat, command_of, descendants, name_of, shortened, stat_of, variable_of};
+pub use source::{Source, Tie};
 pub use take::take;

@@ -28,7 +28,7 @@ struct Entry {
 }
 
 /// There is one, but it cannot be looked at.
-const UNSEEN: Option<Holder> = Some(Holder { pid: None, name: String::new() });
+const UNSEEN: Holder = Holder { pid: None, name: String::new() };
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
@@ -79,8 +79,8 @@ impl FileLocks {
         Self { entries: text.lines().filter_map(parse_line).collect() }
     }
 
-    /// Who holds what this one waits for; one of which nothing is known if that cannot be seen. `None` if it is one of those looked at.
-    pub(crate) fn holder(&self, waiter: u32, wait: &Wait, looked_at: &[u32]) -> Option<Holder> {
+    /// Who holds what this one waits for, by preference one of those looked at; one of which nothing is known if that cannot be seen.
+    pub(crate) fn holder(&self, waiter: u32, wait: &Wait, looked_at: &[u32]) -> Holder {
         let file = wait.fd.and_then(|fd| OpenFile::of(waiter, fd));
         let is_it = |entry: &&Entry| {
             entry.waits && entry.pid == Some(waiter) && file.as_ref().is_none_or(|file| file.may_be(entry))
@@ -92,9 +92,9 @@ impl FileLocks {
             return file.map_or(UNSEEN, |file| unlisted(waiter, wait, &file, looked_at));
         };
         match held.pid {
-            Some(pid) if looked_at.contains(&pid) => None,
-            Some(pid) if held.kind == Kind::Posix => alive(pid).or(UNSEEN),
-            Some(pid) => alive(pid).or_else(|| keeper(held, looked_at)),
+            Some(pid) if looked_at.contains(&pid) => insider(pid),
+            Some(pid) if held.kind == Kind::Posix => alive(pid).unwrap_or(UNSEEN),
+            Some(pid) => alive(pid).unwrap_or_else(|| keeper(held, looked_at)),
             None => keeper(held, looked_at),
         }
     }
@@ -132,27 +132,32 @@ fn alive(pid: u32) -> Option<Holder> {
 }
 
 /// Who took the lock may be gone, as `flock 9` of a shell script is at once: it stays with the open file.
-fn keeper(held: &Entry, looked_at: &[u32]) -> Option<Holder> {
+fn keeper(held: &Entry, looked_at: &[u32]) -> Holder {
     let is_it = |_: u32, _: &Path, entry: &Entry| entry.kind == held.kind && entry.file == held.file;
-    if looked_at.iter().any(|pid| holds(*pid, is_it)) {
-        return None;
+    match looked_at.iter().find(|pid| holds(**pid, is_it)) {
+        Some(pid) => insider(*pid),
+        None => outsider(looked_at, is_it).unwrap_or(UNSEEN),
     }
-    outsider(looked_at, is_it).or(UNSEEN)
+}
+
+/// One of those looked at.
+fn insider(pid: u32) -> Holder {
+    Holder { pid: Some(pid), name: stat(&folder_of(pid)).map(|stat| stat.name).unwrap_or_default() }
 }
 
 /// Who holds the lock of a file for which somebody waits who stands nowhere. Of locks by `fcntl`, which are of parts of a file, it cannot
 /// be told here whether one is in another's way; those of a living process that can be seen would stand in the list.
-fn unlisted(waiter: u32, wait: &Wait, file: &OpenFile, looked_at: &[u32]) -> Option<Holder> {
+fn unlisted(waiter: u32, wait: &Wait, file: &OpenFile, looked_at: &[u32]) -> Holder {
     let by_flock = wait.call == "flock";
     let is_it =
         |_: u32, link: &Path, entry: &Entry| (entry.kind == Kind::Flock) == by_flock && file.is(link, entry);
     // The lock that it has itself, through the same open file, is being replaced.
     let is_another = |fd: u32, link: &Path, entry: &Entry| Some(fd) != wait.fd && is_it(fd, link, entry);
     let own = |pid: &u32| if *pid == waiter { holds(*pid, is_another) } else { holds(*pid, is_it) };
-    if by_flock && looked_at.iter().any(own) {
-        return None;
+    match looked_at.iter().find(|pid| by_flock && own(pid)) {
+        Some(pid) => insider(*pid),
+        None => outsider(looked_at, is_it).unwrap_or(UNSEEN),
     }
-    outsider(looked_at, is_it).or(UNSEEN)
 }
 
 fn outsider(looked_at: &[u32], is_it: impl Fn(u32, &Path, &Entry) -> bool) -> Option<Holder> {
@@ -203,16 +208,16 @@ mod tests {
     fn a_holder_that_lives_outside_is_named() {
         let (me, wait) = (std::process::id(), by("flock", None));
         for waiter in [4_000_000_001, 4_000_000_002] {
-            assert_eq!(locks().holder(waiter, &wait, &[waiter]).map(|holder| holder.pid), Some(Some(me)));
+            assert_eq!(locks().holder(waiter, &wait, &[waiter]).pid, Some(me));
         }
         let own = [4_000_000_001, me];
-        assert_eq!(locks().holder(4_000_000_001, &wait, &own), None, "it is one of those looked at");
+        assert_eq!(locks().holder(4_000_000_001, &wait, &own).pid, Some(me), "it is one of those looked at");
     }
 
     #[test]
     fn a_holder_that_cannot_be_seen_is_one_nevertheless() {
         let holder = locks().holder(4_000_000_003, &by("fcntl", None), &[4_000_000_003]);
-        assert_eq!(holder, Some(Holder::default()));
+        assert_eq!(holder, Holder::default());
     }
 
     #[test]
@@ -221,23 +226,19 @@ mod tests {
         let file = NamedTempFile::new().unwrap();
         let again = file.reopen().unwrap();
         let wait = by("flock", number(&again));
-        assert_eq!(none.holder(me, &wait, &[me]), Some(Holder::default()), "nobody that can be seen");
+        assert_eq!(none.holder(me, &wait, &[me]), Holder::default(), "nobody that can be seen");
         flock(file.as_file(), FlockOperation::LockExclusive).unwrap();
-        assert_eq!(none.holder(me, &wait, &[]).and_then(|holder| holder.pid), Some(me));
-        assert_eq!(none.holder(me, &wait, &[me]), None, "it is one of those looked at");
+        assert_eq!(none.holder(me, &wait, &[]).pid, Some(me));
+        assert_eq!(none.holder(me, &wait, &[me]).pid, Some(me), "it is one of those looked at");
         let same = by("flock", number(file.as_file()));
         assert_eq!(
             none.holder(me, &same, &[me]),
-            Some(Holder::default()),
+            Holder::default(),
             "its own lock, to be replaced by another"
         );
         let parts = by("fcntl", number(&again));
-        assert_eq!(
-            none.holder(me, &parts, &[me]),
-            Some(Holder::default()),
-            "locks of parts mind only their kind"
-        );
-        assert_eq!(none.holder(me, &by("flock", None), &[me]), Some(Holder::default()), "not known for what");
+        assert_eq!(none.holder(me, &parts, &[me]), Holder::default(), "locks of parts mind only their kind");
+        assert_eq!(none.holder(me, &by("flock", None), &[me]), Holder::default(), "not known for what");
     }
 
     #[test]
@@ -251,6 +252,6 @@ mod tests {
         let (waited, held, me) = (make(), make(), std::process::id());
         flock(&held, FlockOperation::LockExclusive).unwrap();
         let holder = FileLocks::parse("").holder(me, &by("flock", number(&waited)), &[me]);
-        assert_eq!(holder, Some(Holder::default()));
+        assert_eq!(holder, Holder::default());
     }
 }

@@ -76,7 +76,8 @@ impl ThreadEvidence {
 }
 
 impl Frame {
-    fn watches(&self) -> bool {
+    /// Whether it is code of a library that only watches.
+    pub(crate) fn watches(&self) -> bool {
         let wraps = WRAPPERS.iter().any(|wrapper| self.file.contains(wrapper));
         !wraps && self.package().is_some_and(|package| PACKAGES.contains(&package))
     }

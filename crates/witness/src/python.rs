@@ -24,6 +24,18 @@ pub(crate) struct PythonThread {
     pub(crate) name: Option<String>,
     pub(crate) gil: bool,
     pub(crate) frames: Vec<Frame>,
+    pub(crate) marks: Marks,
+}
+
+/// By what threads of one interpreter find each other.
+#[derive(Clone, Copy, Debug, Default)]
+pub(crate) struct Marks {
+    /// What Python calls it (`threading.get_ident()`): owners of locks are written down by it.
+    pub(crate) ident: u64,
+    /// Where its own `Thread` object is, unless it is the main thread.
+    pub(crate) object: Option<usize>,
+    /// Where the `Thread` object is that it joins.
+    pub(crate) joins: Option<usize>,
 }
 
 /// A process as Python sees it, its threads by their ids of the system.
@@ -32,9 +44,9 @@ pub(crate) fn look(pid: u32, folder: &Path, tids: &[u32]) -> (Python, HashMap<u3
         return (Python::NotPython, HashMap::new());
     }
     let mut why = String::new();
-    for _ in 0..TRIES {
+    for attempt in 0..TRIES {
         // py-spy follows pointers of a foreign process; where one leads astray, it may panic.
-        match catch_unwind(AssertUnwindSafe(|| stacks(pid))) {
+        match catch_unwind(AssertUnwindSafe(|| stacks(pid, attempt == 0))) {
             Ok(Ok((version, stacks))) => return (Python::Version(version), by_thread(stacks, folder, tids)),
             Ok(Err(text)) => why = text,
             Err(_) => "its memory makes no sense as an interpreter".clone_into(&mut why),
@@ -56,11 +68,15 @@ fn is_python(folder: &Path) -> bool {
     }
 }
 
-fn stacks(pid: u32) -> Result<(String, Vec<StackTrace>), String> {
+fn stacks(pid: u32, locals: bool) -> Result<(String, Vec<StackTrace>), String> {
     let pid = py_spy::Pid::try_from(pid).map_err(|error| error.to_string())?;
     // Anything but non-blocking stops the process by ptrace: what is watched must not feel it.
-    let config =
-        Config { blocking: LockingStrategy::NonBlocking, collect_thread_names: true, ..Config::default() };
+    let config = Config {
+        blocking: LockingStrategy::NonBlocking,
+        collect_thread_names: true,
+        dump_locals: u64::from(locals),
+        ..Config::default()
+    };
     let mut spy = PythonSpy::new(pid, &config).map_err(|error| in_words(error.chain()))?;
     let stacks = spy.get_stack_traces().map_err(|error| in_words(error.chain()))?;
     Ok((spy.version.to_string(), stacks))
@@ -108,10 +124,38 @@ fn tid_in_memory(memory: &File, record: u64, tids: &[u32]) -> Option<u32> {
 }
 
 fn part_of(stack: StackTrace) -> PythonThread {
+    let marks = Marks { ident: stack.thread_id, object: own_object(&stack), joins: joined_object(&stack) };
     let frames = stack.frames.into_iter().map(|frame| Frame {
         function: frame.name,
         file: frame.filename,
         line: u32::try_from(frame.line).unwrap_or(0),
     });
-    PythonThread { name: stack.thread_name, gil: stack.owns_gil, frames: frames.collect() }
+    PythonThread { name: stack.thread_name, gil: stack.owns_gil, frames: frames.collect(), marks }
+}
+
+/// A thread that Python started begins in a method of its object.
+fn own_object(stack: &StackTrace) -> Option<usize> {
+    let begins = stack
+        .frames
+        .iter()
+        .rev()
+        .take(2)
+        .find(|frame| is_method(frame, &["_bootstrap", "_bootstrap_inner"]))?;
+    variable(begins, "self")
+}
+
+/// The innermost frame is the end of a `join`.
+fn joined_object(stack: &StackTrace) -> Option<usize> {
+    let innermost =
+        stack.frames.first().filter(|frame| is_method(frame, &["join", "_wait_for_tstate_lock"]))?;
+    variable(innermost, "self")
+}
+
+fn is_method(frame: &py_spy::Frame, names: &[&str]) -> bool {
+    let bare = frame.name.rsplit('.').next().unwrap_or(&frame.name);
+    frame.filename.ends_with("/threading.py") && names.contains(&bare)
+}
+
+fn variable(frame: &py_spy::Frame, name: &str) -> Option<usize> {
+    frame.locals.as_ref()?.iter().find(|local| local.name == name).map(|local| local.addr)
 }

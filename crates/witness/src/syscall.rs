@@ -136,9 +136,11 @@ pub(crate) const SHARED_MEMORY: &str = "shared memory";
 /// What a select without descriptors waits on.
 pub(crate) const CLOCK: &str = "the clock";
 
-const FUTEX_PRIVATE: u64 = 128;
-const FUTEX_LOCK_PI: u64 = 6;
-const FUTEX_LOCK_PI2: u64 = 13;
+/// The flag of a futex that no other process shares.
+pub(crate) const FUTEX_PRIVATE: u64 = 128;
+/// Operations that wait for a lock whose owner stands in the word itself.
+pub(crate) const FUTEX_LOCK_PI: u64 = 6;
+pub(crate) const FUTEX_LOCK_PI2: u64 = 13;
 const FUTEX_WAITS: [u64; 5] = [0, 9, 11, FUTEX_LOCK_PI, FUTEX_LOCK_PI2];
 
 /// The file's text. `None` for a thread that runs or sits in no call.
@@ -169,23 +171,19 @@ impl Call {
             call: (*name).to_owned(),
             fd: on_fd.then(|| low_word(self.arguments[0])),
             on: on.map(str::to_owned),
-            inode: None,
             timed: self.timed(*limit),
-            holder: None,
+            ..Wait::default()
         }
     }
 
-    /// For an open: where the path is in the thread's memory.
-    pub(crate) fn opened_path(&self) -> Option<u64> {
-        let (_, name, ..) = self.row()?;
-        (*name == "openat").then_some(self.arguments[1])
+    /// Its name; `None` for one that is not known here.
+    pub(crate) fn name(&self) -> Option<&'static str> {
+        self.row().map(|(_, name, ..)| *name)
     }
 
-    /// For `poll`: where the list of its descriptors is in the thread's memory, and how long it is.
-    pub(crate) fn poll_list(&self) -> Option<(u64, usize)> {
-        let (_, name, ..) = self.row()?;
-        let length = usize::try_from(self.arguments[1]).ok()?;
-        (["poll", "ppoll"].contains(name) && length > 0).then_some((self.arguments[0], length))
+    /// One of its arguments.
+    pub(crate) const fn argument(&self, at: usize) -> u64 {
+        self.arguments[at]
     }
 
     fn row(&self) -> Option<&'static Row> {
@@ -211,7 +209,7 @@ impl Call {
 }
 
 #[allow(clippy::cast_possible_truncation, reason = "the kernel itself looks at these 32 bits only")]
-const fn low_word(argument: u64) -> u32 {
+pub(crate) const fn low_word(argument: u64) -> u32 {
     argument as u32
 }
 

@@ -1,8 +1,6 @@
 //! One look at processes: puts together what the other rooms read of each. Reads follow one another, so what moves in
 //! between may show in parts that do not fit; the next look tells.
 
-use std::fs::File;
-use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use crate::descriptors::OpenFiles;
@@ -11,16 +9,12 @@ use crate::monitors::leave_out_reports;
 use crate::proc_files::{command_of, folder_of, read, stat, switches, tasks, wchan};
 use crate::python::{self, PythonThread};
 use crate::sockets::{TcpSockets, tcp_sockets};
+use crate::sources::{self, Memory, Notes};
 use crate::syscall::{self, Call};
-use crate::{Evidence, ProcessEvidence, ThreadEvidence, Wait};
+use crate::{Evidence, ProcessEvidence, ThreadEvidence, Wait, signals};
 
 /// Longest command line that is kept, in characters.
 const COMMAND: usize = 120;
-
-/// A `struct pollfd`.
-const POLL_ENTRY: usize = 8;
-/// As much of a path as is shown.
-const PATH: usize = 512;
 
 /// Looks at these processes now, without stopping or changing them.
 ///
@@ -31,9 +25,11 @@ pub fn take(pids: &[u32]) -> Evidence {
     let any_socket = open.iter().any(|(_, files)| files.sockets().next().is_some());
     let mut tcp = if any_socket { tcp_sockets() } else { TcpSockets::new() };
     leave_out_reports(&mut tcp, open.iter().flat_map(|(_, files)| files.sockets()));
-    let processes = open.iter().filter_map(|(pid, files)| look_at(*pid, files, &tcp));
+    let mut notes = Notes::default();
+    let processes = open.iter().filter_map(|(pid, files)| look_at(*pid, files, &tcp, &mut notes));
     let mut evidence = Evidence { taken: clock(), processes: processes.collect() };
     name_lock_holders(&mut evidence, pids);
+    sources::add(&mut evidence, &notes, &open, &tcp);
     evidence
 }
 
@@ -56,29 +52,36 @@ fn name_lock_holders(evidence: &mut Evidence, looked_at: &[u32]) {
     for process in waiting {
         let threads = process.threads.iter_mut().filter(|thread| thread.waits_for_file_lock());
         for wait in threads.filter_map(|thread| thread.wait.as_mut()) {
-            wait.holder = locks.holder(process.pid, wait, looked_at);
+            wait.holder = Some(locks.holder(process.pid, wait, looked_at));
         }
     }
 }
 
-fn look_at(pid: u32, files: &OpenFiles, tcp: &TcpSockets) -> Option<ProcessEvidence> {
+fn look_at(pid: u32, files: &OpenFiles, tcp: &TcpSockets, notes: &mut Notes) -> Option<ProcessEvidence> {
     let folder = folder_of(pid);
     let stat = stat(&folder)?;
     let tids = tasks(&folder, pid);
     let (python, mut stacks) = python::look(pid, &folder, &tids);
     let look = Look { folder: &folder, files, tcp };
-    let threads = tids.iter().filter_map(|tid| look.thread(*tid, stacks.remove(tid).unwrap_or_default()));
+    let threads =
+        tids.iter().filter_map(|tid| look.thread(*tid, stacks.remove(tid).unwrap_or_default(), notes));
+    let threads = threads.collect();
+    let signals = signals::of(&folder);
+    if signals.on_child {
+        notes.on_child.insert(pid);
+    }
     Some(ProcessEvidence {
         pid,
         parent: stat.parent,
         start: stat.start,
         command: command_of(pid, COMMAND).unwrap_or_else(|| format!("[{}]", stat.name)),
         state: stat.state,
-        threads: threads.collect(),
+        threads,
         python,
         descriptors: files.summary(tcp),
         tcp_bytes: files.tcp_bytes(tcp),
         cpu: stat.cpu,
+        signals: signals.why,
     })
 }
 
@@ -90,14 +93,18 @@ struct Look<'a> {
 }
 
 impl Look<'_> {
-    fn thread(&self, tid: u32, python: PythonThread) -> Option<ThreadEvidence> {
+    fn thread(&self, tid: u32, python: PythonThread, notes: &mut Notes) -> Option<ThreadEvidence> {
         let folder = self.folder.join("task").join(tid.to_string());
         let stat = stat(&folder)?;
+        let call = read(&folder.join("syscall")).as_deref().and_then(syscall::parse);
+        let wait = call.as_ref().map(|call| self.wait(call));
+        notes.calls.extend(call.map(|call| (tid, call)));
+        notes.marks.insert(tid, python.marks);
         Some(ThreadEvidence {
             tid,
             name: python.name.unwrap_or(stat.name),
             state: stat.state,
-            wait: self.wait(&folder),
+            wait,
             wchan: wchan(&folder),
             cpu: stat.cpu,
             switches: switches(&folder),
@@ -106,34 +113,23 @@ impl Look<'_> {
         })
     }
 
-    fn wait(&self, folder: &Path) -> Option<Wait> {
-        let call = syscall::parse(&read(&folder.join("syscall"))?)?;
+    fn wait(&self, call: &Call) -> Wait {
         let mut wait = call.wait();
         if wait.fd.is_none() {
-            wait.fd = self.polled(&call);
+            wait.fd = self.polled(call);
         }
         self.files.explain(&mut wait, self.tcp);
-        wait.on = wait.on.or_else(|| self.opened(&call));
-        Some(wait)
-    }
-
-    /// The path of an open that has not come back.
-    fn opened(&self, call: &Call) -> Option<String> {
-        let address = call.opened_path()?;
-        let mut bytes = [0; PATH];
-        let length = File::open(self.folder.join("mem")).ok()?.read_at(&mut bytes, address).ok()?;
-        let path = bytes[..length].split(|byte| *byte == 0).next()?;
-        let path: String =
-            String::from_utf8_lossy(path).chars().filter(|character| !character.is_control()).collect();
-        (!path.is_empty()).then_some(path)
+        if call.name() == Some("openat") {
+            wait.on = wait.on.or_else(|| Memory::of(self.folder).text(call.argument(1)));
+        }
+        wait
     }
 
     /// The descriptor of a poll that waits for a single one, as reads with a time limit do.
     fn polled(&self, call: &Call) -> Option<u32> {
-        let (address, 1) = call.poll_list()? else { return None };
-        let mut entry = [0; POLL_ENTRY];
-        File::open(self.folder.join("mem")).ok()?.read_exact_at(&mut entry, address).ok()?;
-        let fd = i32::from_ne_bytes([entry[0], entry[1], entry[2], entry[3]]);
-        u32::try_from(fd).ok()
+        if !["poll", "ppoll"].contains(&call.name()?) || call.argument(1) != 1 {
+            return None;
+        }
+        Memory::of(self.folder).polled(call.argument(0), 1)?.first().copied()
     }
 }

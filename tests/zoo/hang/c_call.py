@@ -1,5 +1,6 @@
 """A call into a C library never returns."""
-# stuck: system call pause
+# stuck: pause
+# expect: told
 # at: c_call.py:stuck here
 
 import ctypes

@@ -1,5 +1,6 @@
 """Opens a named pipe to read from it, and nobody ever opens it to write."""
-# stuck: opens a FIFO | openat
+# stuck: opening a FIFO | openat
+# expect: told
 # at: fifo_without_writer.py:stuck here
 
 import os

@@ -24,6 +24,8 @@ pub(crate) struct Animal {
 pub(crate) enum Fate {
     /// Ended as frozen.
     Hang,
+    /// Told, but not ended for it: what it waits for may still come.
+    Told,
     /// Succeeds; what it left behind is ended and said.
     Left,
     /// Succeeds, though it had to be ended.
@@ -42,6 +44,7 @@ impl Animal {
         };
         let fate = match said("expect").as_deref() {
             None => default,
+            Some("told") => Fate::Told,
             Some("processes_left") => Fate::Left,
             Some("job_lingered") => Fate::Lingers,
             Some(other) => panic!("{}: nobody knows the fate `{other}`", path.display()),
@@ -50,7 +53,11 @@ impl Animal {
             said("stuck").map_or_else(Vec::new, |words| words.split(" | ").map(str::to_lowercase).collect());
         assert!(fate == Fate::Lives || !words.is_empty(), "{} must say `# stuck: `", path.display());
         let place = said("at").map(|at| find(&path, &at));
-        assert!(fate != Fate::Hang || place.is_some(), "{} must say `# at: `", path.display());
+        assert!(
+            !matches!(fate, Fate::Hang | Fate::Told) || place.is_some(),
+            "{} must say `# at: `",
+            path.display()
+        );
         let name = path.file_stem().unwrap().to_str().unwrap().to_owned();
         Self { name, fate, words, place, result: said("result"), path }
     }

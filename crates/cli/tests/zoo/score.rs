@@ -39,6 +39,7 @@ impl Score {
         match animal.fate {
             Fate::Lives => self.add_living(animal, sight),
             Fate::Hang => self.add_hang(animal, sight),
+            Fate::Told => self.add_told(animal, sight),
             Fate::Left => {
                 let said = sight.event("processes_left", animal).map(|event| event["who"].to_string());
                 self.add_success(animal, sight, said);
@@ -58,6 +59,15 @@ impl Score {
         self.count(animal, sight, caught);
         self.to_verdict.extend(sight.freeze_to_verdict(animal));
         self.to_next.extend(sight.verdict_to_next(animal));
+        self.name(animal, sight, &evidence.unwrap_or_default());
+    }
+
+    /// Ended by its timeout and nothing else.
+    fn add_told(&mut self, animal: &Animal, sight: &Sight) {
+        let left_alone = sight.event("job_failed", animal).is_some_and(|event| event["reason"] == "timeout");
+        let told = sight.event("hang_suspected", animal).filter(|_| sight.verdict(animal).is_none());
+        let evidence = told.map(|told| format!("{} | {}", text(&told["evidence"]), text(&told["cause"])));
+        self.count(animal, sight, left_alone && evidence.is_some());
         self.name(animal, sight, &evidence.unwrap_or_default());
     }
 

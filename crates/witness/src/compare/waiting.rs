@@ -1,26 +1,42 @@
-//! Waits that end by themselves: by the clock, when somebody else who lives is done, when a disk answers.
+//! Waits that may end: by the clock, when somebody else who lives is done, when a disk answers. Names what is waited for.
 
-use super::{Change, at, pairs, thread_pairs};
-use crate::{Evidence, Frame, ThreadEvidence};
+use super::{Change, Known, at, pairs, thread_pairs};
+use crate::proof::{main_process, words};
+use crate::{Evidence, Frame, ThreadEvidence, Wakes};
 
 /// Libraries in which processes wait for each other's lock files, asking again and again.
 const LOCK_FILES: [&str; 4] = ["/filelock/", "/fasteners/", "/portalocker/", "/torch/utils/file_baton.py"];
 
-/// What the first thread found waits for that may still come, or will go on by itself.
-pub(super) fn change(first: &Evidence, second: &Evidence) -> Option<Change> {
-    pairs(first, second).find_map(|(before, after)| {
-        thread_pairs(before, after).find_map(|(earlier, later)| {
-            for_a_disk(earlier, later)
-                .or_else(|| for_file_lock(later))
-                .or_else(|| for_lock_file(earlier, later))
-                .map(Change::Waiting)
-                .or_else(|| by_the_clock(earlier, later, after.pid).map(Change::Sleeping))
+/// What a job waits for that does not move, and of which it is not proven that it cannot come.
+pub(super) fn told(first: &Evidence, second: &Evidence, known: &Known) -> Change {
+    let main = main_process(second, known).map_or(0, |process| process.pid);
+    let mut threads: Vec<(&ThreadEvidence, &ThreadEvidence, u32)> = pairs(first, second)
+        .flat_map(|(before, after)| {
+            let threads = thread_pairs(before, after, known);
+            threads.map(move |(earlier, later)| (earlier, later, after.pid))
         })
-    })
+        .collect();
+    threads.sort_by_key(|(_, later, pid)| (later.tid != main, *pid != main));
+    let by_file = threads.iter().find_map(|(earlier, later, _)| {
+        for_a_disk(earlier, later)
+            .or_else(|| for_file_lock(second, later))
+            .or_else(|| for_lock_file(earlier, later))
+    });
+    if let Some(what) = by_file {
+        return Change::Waiting(what);
+    }
+    if let Some(what) = threads.iter().find_map(|(earlier, later, pid)| by_the_clock(earlier, later, *pid)) {
+        return Change::Sleeping(what);
+    }
+    match second.processes.iter().find_map(|process| process.signals.as_ref()) {
+        Some(Wakes::Timer(why)) => Change::Sleeping(format!("{}; {why}", words::open(second, known))),
+        Some(Wakes::Sent(why)) => Change::Waiting(format!("{}; {why}", words::open(second, known))),
+        None => Change::Waiting(words::open(second, known)),
+    }
 }
 
 /// Deep in the kernel for a disk or a file server that does not answer. It goes on when that does, and nothing could end it
-/// before. (In a GPU's driver, or where it cannot be told, it is frozen: there nothing comes back.)
+/// before.
 fn for_a_disk(earlier: &ThreadEvidence, later: &ThreadEvidence) -> Option<String> {
     let deep =
         earlier.state == 'D' && later.state == 'D' && is_about_a_file(earlier) && is_about_a_file(later);
@@ -48,9 +64,15 @@ fn is_about_a_file(thread: &ThreadEvidence) -> bool {
 }
 
 /// Parallel jobs wait like this for each other's builds and downloads.
-fn for_file_lock(thread: &ThreadEvidence) -> Option<String> {
-    let holder = thread.wait.as_ref()?.holder.as_ref()?;
-    Some(format!("waits for a file lock that {holder} holds"))
+fn for_file_lock(evidence: &Evidence, thread: &ThreadEvidence) -> Option<String> {
+    let wait = thread.wait.as_ref()?;
+    let inside = |pid: u32| evidence.process(pid).is_some();
+    let holder = wait.holder.as_ref().filter(|holder| !holder.pid.is_some_and(inside))?;
+    let file = wait.on.as_deref().unwrap_or("a file");
+    Some(format!(
+        "waits for the lock of {file}, which {holder} holds{}",
+        at(innermost_of_its_own(&thread.frames))
+    ))
 }
 
 /// The same, by a file that is there or not: who made it cannot be seen.
@@ -71,16 +93,24 @@ fn by_the_clock(earlier: &ThreadEvidence, later: &ThreadEvidence, main: u32) -> 
     if !sleeps(earlier, later, main) {
         return None;
     }
-    let how = if later.is_plain_sleep() { "sleeps" } else { "waits with a time limit" };
+    let how = match (later.is_plain_sleep(), later.switches == earlier.switches) {
+        (true, true) => "sleeps".to_owned(),
+        (true, false) => "sleeps again and again".to_owned(),
+        (false, unwoken) => {
+            let again = if unwoken { "" } else { ", again and again" };
+            let sources = later.wait.iter().flat_map(|wait| &wait.sources);
+            let what = sources.map(|source| format!(" for {source}")).next().unwrap_or_default();
+            format!("waits with a time limit{what}{again}")
+        }
+    };
     Some(format!("{how}{}", at(innermost_of_its_own(&later.frames))))
 }
 
-/// Has not woken between the looks, and will: as the main thread or one of Python in any wait with a limit, as another in a
-/// plain sleep. (Helper threads of drivers wait with limits all their lives; a plain sleep is somebody's own.)
+/// Waits with a limit in both looks, and will go on or ask again: as the main thread or one of Python in any such wait, as another
+/// in a plain sleep. (Helper threads of drivers wait with limits all their lives; a plain sleep is somebody's own.)
 fn sleeps(earlier: &ThreadEvidence, later: &ThreadEvidence, main: u32) -> bool {
-    let unwoken =
-        earlier.switches == later.switches && earlier.waits_by_the_clock() && later.waits_by_the_clock();
-    unwoken && (later.tid == main || !later.frames.is_empty() || later.is_plain_sleep())
+    let timed = earlier.waits_by_the_clock() && later.waits_by_the_clock();
+    timed && (later.tid == main || !later.frames.is_empty() || later.is_plain_sleep())
 }
 
 fn innermost_of_its_own(frames: &[Frame]) -> Option<&Frame> {

@@ -234,22 +234,34 @@ pub(crate) fn file_lock(scene: &Scene) -> Option<Finding> {
     let here = scene.here_doing(&[Doing::FileLock])?;
     let file =
         here.thread.wait.as_ref().and_then(|wait| wait.on.clone()).unwrap_or_else(|| "a file".to_owned());
-    if let Some(holder) = here.thread.wait.as_ref().and_then(|wait| wait.holder.as_ref()) {
-        let look = match holder.pid {
-            Some(pid) => format!("look what it does with `gpulane doctor {pid}`"),
-            None => "it is another user's, or of another container or machine".to_owned(),
-        };
-        return Finding::new(
-            format!("{holder} holds the lock of {file}"),
-            format!("{look}; the wait ends when it lets go"),
-        );
-    }
-    Finding::new(
-        format!("another process holds the lock of {file}"),
-        format!(
-            "find it with `fuser -v {file}` or `lslocks`; a lock file left by a killed build can be removed"
+    let holder = here.thread.wait.as_ref().and_then(|wait| wait.holder.as_ref());
+    let inside = holder.and_then(|holder| scene.evidence.process(holder.pid?));
+    match (holder, inside) {
+        (_, Some(process)) if process.pid == here.process.pid => Finding::new(
+            format!("it holds the lock of {file} itself, by another descriptor of the same file"),
+            "take the lock once and pass the open file on, or give it back first: `fcntl.flock(file, fcntl.LOCK_UN)`",
         ),
-    )
+        (_, Some(process)) => Finding::new(
+            format!("process {} ({}) of the same job holds the lock of {file}", process.pid, process.command),
+            "let that one give it back before it waits for others; `fcntl.LOCK_NB` does not wait",
+        ),
+        (Some(holder), None) => {
+            let look = match holder.pid {
+                Some(pid) => format!("look what it does with `gpulane doctor {pid}`"),
+                None => "it is another user's, or of another container or machine".to_owned(),
+            };
+            Finding::new(
+                format!("{holder} holds the lock of {file}"),
+                format!("{look}; the wait ends when it lets go"),
+            )
+        }
+        (None, None) => Finding::new(
+            format!("the lock of {file} is held; by whom cannot be seen"),
+            format!(
+                "find it with `fuser -v {file}` or `lslocks`; a lock file left by a killed build can be removed"
+            ),
+        ),
+    }
 }
 
 /// An end of a FIFO without the other.

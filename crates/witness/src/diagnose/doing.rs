@@ -1,7 +1,7 @@
 //! What one thread does, in one word: from the Python functions it is in where they are known ones, else from its system call.
 
 use crate::syscall::SHARED_MEMORY;
-use crate::{Evidence, ProcessEvidence, Python, ThreadEvidence};
+use crate::{Evidence, ProcessEvidence, Python, Source, ThreadEvidence, Tie, Wait};
 
 /// What a thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -195,6 +195,7 @@ fn by_call(thread: &ThreadEvidence) -> Doing {
     match wait.call.as_str() {
         "futex" if wait.timed == Some(true) => Doing::Timed,
         "futex" if on == SHARED_MEMORY => Doing::SharedLock,
+        "futex" if joins(wait) => Doing::ThreadJoin,
         "futex" | "futex_waitv" => Doing::Lock,
         "semop" | "semtimedop" => Doing::SharedLock,
         "wait4" | "waitid" => Doing::ChildWait,
@@ -204,7 +205,8 @@ fn by_call(thread: &ThreadEvidence) -> Doing {
         "openat" if thread.wchan.as_deref().is_some_and(is_fifo_open) => Doing::FifoOpen,
         "recvfrom" | "recvmsg" | "recvmmsg" => Doing::SocketRead,
         "sendto" | "sendmsg" => Doing::SocketWrite,
-        "read" | "readv" | "poll" | "ppoll" if wait.fd == Some(0) => Doing::Stdin,
+        // What is connected to a socket waits for the other side, also where that is its stdin.
+        "read" | "readv" | "poll" | "ppoll" if wait.fd == Some(0) && !socket => Doing::Stdin,
         "read" | "readv" if on == "pipe" => Doing::PipeRead,
         "write" | "writev" if on == "pipe" => Doing::PipeWrite,
         "read" | "readv" | "poll" | "ppoll" if socket => Doing::SocketRead,
@@ -215,6 +217,11 @@ fn by_call(thread: &ThreadEvidence) -> Doing {
         _ if wait.timed == Some(true) => Doing::Timed,
         _ => Doing::Native,
     }
+}
+
+/// Waits for a thread of C to end.
+fn joins(wait: &Wait) -> bool {
+    matches!(wait.sources[..], [Source::Thread { tie: Tie::Joined, .. }])
 }
 
 impl Doing {

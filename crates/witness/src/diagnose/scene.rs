@@ -6,7 +6,7 @@ use super::Surroundings;
 use super::doing::{Doing, doing};
 use super::trail::{Step, trail};
 use crate::frame::Owner;
-use crate::{Evidence, Frame, ProcessEvidence, ThreadEvidence};
+use crate::{Evidence, Frame, ProcessEvidence, Source, ThreadEvidence};
 
 /// A cause and what to do about it, a short sentence each.
 pub(crate) struct Finding {
@@ -95,12 +95,29 @@ impl<'a> Scene<'a> {
     }
 }
 
+/// Waits that are told with where what they wait for could come from.
+const NAMED: [Doing; 9] = [
+    Doing::Accept,
+    Doing::ChildWait,
+    Doing::Lock,
+    Doing::PipeRead,
+    Doing::PipeWrite,
+    Doing::SharedLock,
+    Doing::Stdin,
+    Doing::ThreadJoin,
+    Doing::Timed,
+];
+
 /// What the thread does, with the name of what it waits on.
 fn what(step: &Step) -> String {
     let phrase = step.doing.phrase();
     let Some(wait) = &step.thread.wait else { return phrase.to_owned() };
     let on = wait.on.as_deref().filter(|on| !on.starts_with("pipe"));
-    match (step.doing, on) {
+    let from = wait.sources.iter().find(|source| !matches!(source, Source::OwnThreads | Source::Clock));
+    match (step.doing, on, from) {
+        (Doing::SocketRead | Doing::SocketWrite, Some(on), Some(from)) if !is_address(on) => {
+            format!("{phrase} ({from})")
+        }
         (
             Doing::SocketRead
             | Doing::SocketWrite
@@ -109,13 +126,21 @@ fn what(step: &Step) -> String {
             | Doing::FileLock
             | Doing::FifoOpen,
             Some(on),
+            _,
         ) => {
             format!("{phrase} ({on})")
         }
-        (Doing::Uninterruptible, Some(on)) => format!("{phrase} in {} ({on})", wait.call),
-        (Doing::Native | Doing::Uninterruptible, _) => format!("{phrase} ({})", wait.call),
+        (Doing::Uninterruptible, Some(on), _) => format!("{phrase} in {} ({on})", wait.call),
+        (Doing::Native, _, Some(from)) => format!("{phrase} ({}, for {from})", wait.call),
+        (Doing::Native | Doing::Uninterruptible, ..) => format!("{phrase} ({})", wait.call),
+        (doing, _, Some(from)) if NAMED.contains(&doing) => format!("{phrase} ({from})"),
         _ => phrase.to_owned(),
     }
+}
+
+/// `socket 127.0.0.1:80`, which says more than the numbers of processes.
+fn is_address(on: &str) -> bool {
+    on.strip_prefix("socket ").is_some_and(|address| address.parse::<std::net::SocketAddr>().is_ok())
 }
 
 /// ` in eval.py:12 (main), inside cleanfid (features.py:88)`.

@@ -1,6 +1,6 @@
 //! Evidence written by hand, for what no test can bring about.
 
-use gpulane_witness::{Evidence, Frame, ProcessEvidence, Python, ThreadEvidence, Wait};
+use gpulane_witness::{Evidence, Frame, ProcessEvidence, Python, Source, ThreadEvidence, Wait};
 
 /// A Python process with one thread that waits for a lock at `train.py:12`.
 pub(crate) fn process(pid: u32) -> ProcessEvidence {
@@ -30,8 +30,14 @@ pub(crate) fn thread(tid: u32, wait: Wait, frames: &[&str]) -> ThreadEvidence {
     }
 }
 
+/// A wait in this call, for what such a call waits for where nothing more is known of it.
 pub(crate) fn wait(call: &str, timed: Option<bool>) -> Wait {
-    Wait { call: call.to_owned(), timed, ..Wait::default() }
+    let sources = match call {
+        "futex" => vec![Source::OwnThreads],
+        "nanosleep" | "clock_nanosleep" => vec![Source::Clock],
+        _ => Vec::new(),
+    };
+    Wait { call: call.to_owned(), timed, sources, ..Wait::default() }
 }
 
 pub(crate) fn seen(processes: Vec<ProcessEvidence>) -> Evidence {

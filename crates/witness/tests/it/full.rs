@@ -36,7 +36,7 @@ Process 10 (parent 1, sleeping (S)): python train.py
   Thread 10 "python" (sleeping (S), holds the GIL, 7 switches)
     File "/home/me/train.py", line 40, in <module>
     File "/home/me/train.py", line 12, in step
-    waits in futex, without a time limit
+    waits in futex, without a time limit; for another thread of its process
 
 Process 20 (parent 10, sleeping (S)): python train.py
   Python, but not allowed

@@ -7,5 +7,6 @@ mod causes;
 mod compared;
 mod full;
 mod living;
+mod proofs;
 mod subject;
 mod zoo;

@@ -64,7 +64,7 @@ impl Subject {
     }
 
     /// Looks until two looks show this.
-    pub(crate) fn until(&self, wanted: impl Fn(&Evidence, &Change) -> bool) -> Evidence {
+    pub(crate) fn until(&self, mut wanted: impl FnMut(&Evidence, &Change) -> bool) -> Evidence {
         let deadline = Instant::now() + DEADLINE;
         loop {
             let (evidence, change) = self.look_twice();
@@ -78,6 +78,22 @@ impl Subject {
 
     pub(crate) fn until_frozen(&self) -> Evidence {
         self.until(|_, change| matches!(change, Change::Frozen(_)))
+    }
+
+    /// What it waits for may still come, and it is at this place.
+    pub(crate) fn until_told_at(&self, line: u32) -> (Evidence, String) {
+        let mut told = String::new();
+        let mut last = None;
+        let evidence = self.until(|evidence, change| {
+            let there = is_at(evidence, line);
+            assert!(!there || !matches!(change, Change::Frozen(_)), "{change:?}");
+            last = Some(change.clone());
+            there && matches!(change, Change::Waiting(_) | Change::Sleeping(_))
+        });
+        if let Some(Change::Waiting(what) | Change::Sleeping(what)) = last {
+            told = what;
+        }
+        (evidence, told)
     }
 
     /// Ends its stdin.
@@ -96,6 +112,14 @@ impl Drop for Subject {
         self.signal(Signal::KILL);
         self.child.wait().unwrap();
     }
+}
+
+/// Whether some thread is at this line of the program.
+pub(crate) fn is_at(evidence: &Evidence, line: u32) -> bool {
+    let threads = evidence.processes.iter().flat_map(|process| &process.threads);
+    threads
+        .flat_map(|thread| &thread.frames)
+        .any(|frame| frame.file.ends_with("job.py") && frame.line == line)
 }
 
 /// The interpreter itself: what is on the path may be a script that looks for it.

@@ -1,0 +1,72 @@
+//! The memory map of a process: what lies at an address, and who else has it.
+
+use std::path::Path;
+
+use crate::proc_files::read;
+
+/// One mapping.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub(crate) struct Mapping {
+    pub(crate) start: u64,
+    pub(crate) end: u64,
+    pub(crate) writable: bool,
+    /// What one process writes to it, others that have it see.
+    pub(crate) shared: bool,
+    /// Device and number of the file; `00:00` and 0 for memory that is in no file.
+    pub(crate) file: (String, u64),
+    /// Its path, with ` (deleted)` where that is gone.
+    pub(crate) path: String,
+}
+
+/// All mappings of the process with this folder in `/proc`; none if they cannot be read.
+pub(crate) fn mappings(folder: &Path) -> Vec<Mapping> {
+    read(&folder.join("maps")).unwrap_or_default().lines().filter_map(parse).collect()
+}
+
+/// `7f1c-7f2c rw-s 00000000 00:01 1041  /dev/shm/x (deleted)`.
+fn parse(line: &str) -> Option<Mapping> {
+    let mut fields = line.splitn(6, ' ');
+    let (start, end) = fields.next()?.split_once('-')?;
+    let rights = fields.next()?;
+    let (_, device, inode) = (fields.next()?, fields.next()?, fields.next()?);
+    Some(Mapping {
+        start: u64::from_str_radix(start, 16).ok()?,
+        end: u64::from_str_radix(end, 16).ok()?,
+        writable: rights.contains('w'),
+        shared: rights.ends_with('s'),
+        file: (device.to_owned(), inode.parse().ok()?),
+        path: fields.next().unwrap_or_default().trim().to_owned(),
+    })
+}
+
+impl Mapping {
+    pub(crate) fn contains(&self, address: u64) -> bool {
+        (self.start..self.end).contains(&address)
+    }
+
+    /// Whether a process that does not have it yet may come and open it by its name.
+    pub(crate) fn has_name(&self) -> bool {
+        // Memory of System V has no name in a file system, but a key or a number.
+        self.path.starts_with("/SYSV")
+            || !self.path.ends_with(" (deleted)") && !self.path.starts_with("/memfd:")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_line_is_read() {
+        let semaphore =
+            parse("7f1c00000000-7f1c00001000 rw-s 00000000 00:19 1041    /dev/shm/sem.mp-x (deleted)")
+                .unwrap();
+        assert!(semaphore.shared && semaphore.writable && !semaphore.has_name());
+        assert_eq!(semaphore.file, ("00:19".to_owned(), 1041));
+        assert!(semaphore.contains(0x7f1c_0000_0fff) && !semaphore.contains(0x7f1c_0000_1000));
+        assert!(parse("7f1c-7f2c rw-s 00000000 00:01 32769    /SYSV00000000 (deleted)").unwrap().has_name());
+        let heap = parse("55d0-55f0 rw-p 00000000 00:00 0").unwrap();
+        assert!(!heap.shared && heap.path.is_empty() && heap.file.1 == 0);
+        assert!(parse("rubbish").is_none());
+    }
+}
