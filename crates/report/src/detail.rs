@@ -59,7 +59,7 @@ fn facts(of: &Snapshot<'_>, job: JobId, stands: &Standing) -> Vec<(&'static str,
     let mut facts = Vec::new();
     facts.extend(stands.why.as_ref().map(|why| ("why:", safe(why).into_owned())));
     if let JobStatus::Running { lane, pid, since } = &of.state.job(job).status {
-        let since = ago(of.now.since(*since));
+        let since = ago(*since, of.now);
         facts.push(("where:", format!("{}, started {since}", lane_label(of.state.machine.as_ref(), *lane))));
         if of.live {
             facts.push(("process:", pid.to_string()));

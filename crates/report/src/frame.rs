@@ -5,7 +5,7 @@ use gpulane_model::{Counts, Millis};
 use crate::map_words::is_lone;
 use crate::maps::Progress;
 use crate::palette::{Palette, Style};
-use crate::text::{Drawn, Row, jobs, number, pad, plural, shorten, width};
+use crate::text::{Drawn, Row, jobs, number, pad, plausible, plural, shorten, width};
 
 /// Cells of a bar that is still worth drawing.
 const SHORTEST_BAR: usize = 10;
@@ -256,7 +256,8 @@ pub(crate) fn rate_text(rate: f64) -> String {
 pub(crate) fn clock(duration: Millis) -> String {
     match duration.0 / 1000 {
         seconds @ 0..60 => format!("{seconds} s"),
-        _ => duration.to_string(),
+        // A clock that was changed meanwhile tells nothing.
+        _ => plausible(duration).map_or_else(|| "?".to_owned(), |duration| duration.to_string()),
     }
 }
 

@@ -9,7 +9,7 @@ use crate::gpus_seen::{SeenGpu, SeenGpus, SeenHolder, Whose, run_name};
 use crate::look::Look;
 use crate::palette::{Palette, Style};
 use crate::table::{Cell, Table};
-use crate::text::{Drawn, Row, fit, pad, shorten, width, wrap};
+use crate::text::{Drawn, Row, ago, fit, lasted, pad, shorten, width, wrap};
 
 /// Columns before what stands below a GPU.
 const INDENT: usize = 5;
@@ -146,7 +146,7 @@ fn below(gpu: &SeenGpu, palette: Palette, columns: usize, now: Millis, lines: &m
     holders(&gpu.holders, palette, columns, lines);
     if let Some(lease) = &gpu.lease {
         let (run, user) = (run_name(&lease.run), safe(&lease.user));
-        let since = now.since(lease.since);
+        let since = lasted(now.since(lease.since));
         let text = format!("leased to run {run} (pid {}, {user}) for {since}", lease.pid);
         lines.push(indented(palette, columns, Style::Dim, &safe(&text)));
     }
@@ -233,8 +233,8 @@ fn queue(seen: &SeenGpus, palette: Palette, columns: usize, now: Millis, lines: 
     lines.push(title.done());
     for ticket in &seen.waiting {
         let (run, user, pid) = (run_name(&ticket.run), &ticket.user, ticket.pid);
-        let (wanted, since) = (wanted(ticket, seen), now.since(ticket.since));
-        let text = format!("  run {run} (pid {pid}, {user}), begun {since} ago, {wanted}");
+        let (wanted, since) = (wanted(ticket, seen), ago(ticket.since, now));
+        let text = format!("  run {run} (pid {pid}, {user}), begun {since}, {wanted}");
         let mut row = Row::new(palette, columns);
         row.put(Style::Plain, &safe(&text));
         lines.push(row.done());

@@ -8,7 +8,7 @@ use crate::palette::{Palette, Style};
 use crate::phase::{Phase, counts_now, took};
 use crate::status_json::time;
 use crate::table::{Cell, Table};
-use crate::text::{ago, number};
+use crate::text::{ago, number, plausible};
 
 /// One run of a list.
 #[derive(Clone, Debug)]
@@ -40,7 +40,7 @@ impl RunFacts {
     }
 
     fn took(&self, now: Millis) -> Option<Millis> {
-        took(self.phase, self.started, self.last, now)
+        took(self.phase, self.started, self.last, now).and_then(plausible)
     }
 }
 
@@ -57,7 +57,7 @@ pub fn runs_table(runs: &[RunRow], look: Look, now: Millis) -> String {
             let total = counts.ended() + counts.running + counts.pending;
             let failed = if counts.failed > 0 { Style::Bad } else { Style::Dim };
             let span = |span: Option<Millis>| span.map(|span| span.to_string()).unwrap_or_default();
-            let started = facts.started.map(|at| ago(now.since(at))).unwrap_or_default();
+            let started = facts.started.map(|at| ago(at, now)).unwrap_or_default();
             vec![
                 Cell::text(run.name.as_str()),
                 Cell::styled(facts.phase.style(), facts.phase.word()),

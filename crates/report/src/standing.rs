@@ -7,7 +7,7 @@ use gpulane_model::{Bytes, JobId, JobStatus, Millis, Plan, RunState};
 use crate::palette::Style;
 use crate::phase::Snapshot;
 use crate::teller::failure_text;
-use crate::text::seconds;
+use crate::text::{plausible, seconds};
 use crate::waits::{ASKED_ALL, because, unasked};
 
 /// Where a job stands.
@@ -38,7 +38,7 @@ pub(crate) fn standing(of: &Snapshot<'_>, job: JobId, ask: bool) -> Standing {
             ("waiting", Style::Plain, None, Some(why))
         }
         JobStatus::Running { since, .. } if of.live => {
-            ("running", Style::Bold, Some(of.now.since(*since)), None)
+            ("running", Style::Bold, plausible(of.now.since(*since)), None)
         }
         JobStatus::Running { .. } => ("cut off", Style::Warn, None, Some("resume runs it again".to_owned())),
         JobStatus::Succeeded { seconds: took, .. } => ("succeeded", Style::Good, Some(seconds(*took)), None),

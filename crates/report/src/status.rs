@@ -16,7 +16,7 @@ use crate::phase::{Phase, Snapshot, counts_now, took};
 use crate::standing::{self, CUT_OFF, Standing, skips};
 use crate::table::{Cell, Table};
 use crate::teller::{REASON, brief_failure};
-use crate::text::{Row, ago, fit, jobs, number, shell, shown};
+use crate::text::{Row, ago, fit, jobs, lasted, number, plausible, shell, shown};
 use crate::waits::waits;
 use crate::watch_words::{suspicion, suspicion_text};
 
@@ -58,17 +58,19 @@ fn header(of: &Snapshot<'_>, palette: Palette) -> String {
         palette.paint(phase.style(), phase.word())
     );
     let whole = took(phase, state.started, state.last, of.now);
-    let since = state.last.map(|last| ago(of.now.since(last)));
+    let since = state.last.map(|last| ago(last, of.now));
     match (phase, whole, since) {
-        (Phase::Running | Phase::Waiting, Some(whole), _) => line.push_str(&format!(" for {whole}")),
+        (Phase::Running | Phase::Waiting, Some(whole), _) => {
+            line.push_str(&format!(" for {}", lasted(whole)));
+        }
         (Phase::Starting, ..) => {}
-        (_, Some(whole), Some(since)) => line.push_str(&format!(" after {whole}, {since},")),
+        (_, Some(whole), Some(since)) => line.push_str(&format!(" after {}, {since},", lasted(whole))),
         _ => {}
     }
     if let (Phase::Running, Some(session)) =
         (phase, state.engine_started.filter(|at| Some(*at) != state.started))
     {
-        line.push_str(&format!(" ({} since it was resumed)", of.now.since(session)));
+        line.push_str(&format!(" ({} since it was resumed)", lasted(of.now.since(session))));
     }
     if let Some(machine) = &state.machine {
         line.push_str(&format!(" on {}", machine_text(machine)));
@@ -194,7 +196,8 @@ pub(crate) fn running_jobs(of: &Snapshot<'_>) -> Vec<(JobId, String, Millis)> {
 fn running(of: &Snapshot<'_>) -> Vec<Vec<Cell>> {
     let row = |(at, (job, label, since)): (usize, (JobId, String, Millis))| {
         let attempts = of.state.job(job).attempts;
-        let elapsed = if of.live { of.now.since(since).to_string() } else { String::new() };
+        let elapsed = plausible(of.now.since(since)).filter(|_| of.live);
+        let elapsed = elapsed.map(|elapsed| elapsed.to_string()).unwrap_or_default();
         vec![
             Cell::styled(Style::Dim, label),
             Cell::styled(job_style(at), of.plan.job_name(job)),

@@ -13,7 +13,7 @@ use crate::map_words::{self, is_lone, items_failed};
 use crate::palette::{Palette, Style};
 use crate::standing;
 use crate::teller::final_failure;
-use crate::text::{fit, jobs, number, plural, shell, shown};
+use crate::text::{fit, jobs, lasted, number, plural, shell, shown};
 use crate::watch_words::{advice, set_in, stacks};
 
 /// Different failures told in full.
@@ -253,9 +253,9 @@ fn session(of: &Summed<'_>) -> String {
     let took = |since: Option<Millis>| since.map_or(Millis(0), |start| until.since(start));
     let (session, whole) = (of.state.engine_started.or(of.state.started), of.state.started);
     if session == whole {
-        took(whole).to_string()
+        lasted(took(whole))
     } else {
-        format!("{} ({} since the run began)", took(session), took(whole))
+        format!("{} ({} since the run began)", lasted(took(session)), lasted(took(whole)))
     }
 }
 

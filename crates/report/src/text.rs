@@ -7,6 +7,7 @@ use gpulane_model::Millis;
 use unicode_width::{UnicodeWidthChar, UnicodeWidthStr};
 
 use crate::palette::{Palette, Style};
+use crate::status_json::time;
 
 /// Columns the text takes. It must hold no escapes.
 pub(crate) fn width(text: &str) -> usize {
@@ -98,9 +99,40 @@ pub(crate) fn plural(n: usize, word: &str) -> String {
     if n == 1 { format!("1 {word}") } else { format!("{n} {word}s") }
 }
 
-/// `just now`, `12 s ago`.
-pub(crate) fn ago(span: Millis) -> String {
-    if span.0 < 1000 { "just now".to_owned() } else { format!("{span} ago") }
+/// Clocks of two machines, and of one that was corrected, differ by no more.
+const CORRECTED: Millis = Millis::seconds(10);
+/// Longer ago than this a date says more than a number of hours.
+const LONG_AGO: Millis = Millis::seconds(100 * 3600);
+/// No run and no job lasts so long: the clock was changed meanwhile.
+const TOO_LONG: Millis = Millis::seconds(366 * 24 * 3600);
+
+/// `just now`, `12 s ago`, `on 2026-02-03 14:05 UTC`: when something was, seen from `now`.
+pub(crate) fn ago(at: Millis, now: Millis) -> String {
+    let span = now.since(at);
+    if at.since(now) > CORRECTED {
+        return format!("on {}, by a clock that was set back since", date(at));
+    }
+    match span {
+        span if span.0 < 1000 => "just now".to_owned(),
+        span if span < LONG_AGO => format!("{span} ago"),
+        _ => format!("on {}", date(at)),
+    }
+}
+
+/// `2026-02-03 14:05 UTC`
+fn date(at: Millis) -> String {
+    let text = time(at);
+    format!("{} {} UTC", &text[..10], &text[11..16])
+}
+
+/// How long something lasted between two times of day: `12 s`, or that the clock in between was changed.
+pub(crate) fn lasted(span: Millis) -> String {
+    if span > TOO_LONG { "unknown time (the clock was changed)".to_owned() } else { span.to_string() }
+}
+
+/// The same for a column: nothing, where nothing can be known.
+pub(crate) fn plausible(span: Millis) -> Option<Millis> {
+    (span <= TOO_LONG).then_some(span)
 }
 
 /// Seconds from an event, as people say them.

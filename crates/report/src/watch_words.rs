@@ -73,7 +73,7 @@ pub(crate) fn suspicion<'a>(of: &Snapshot<'a>, job: JobId) -> Option<&'a Suspici
 
 /// `quiet for 10m 00s, seen 12 s ago`: it may have come back to life since.
 pub(crate) fn suspicion_text(of: &Snapshot<'_>, it: &Suspicion) -> String {
-    format!("{}, seen {}", silence(it.frozen, it.quiet), ago(of.now.since(it.time)))
+    format!("{}, seen {}", silence(it.frozen, it.quiet), ago(it.time, of.now))
 }
 
 /// What was last seen of such a job: a word each and what it stands for.
@@ -96,7 +96,7 @@ fn left_alone(of: &Snapshot<'_>, it: &Suspicion) -> String {
     // A cause that has a remedy is that of a freeze, and nobody has said that this is one.
     let why = it.stuck.cause.as_deref().filter(|_| it.stuck.remedy.is_none()).map(safe);
     let why = why.unwrap_or_else(|| "it is left alone".into());
-    format!("{}, seen {}; {why}", safe(&it.stuck.evidence), ago(of.now.since(it.time)))
+    format!("{}, seen {}; {why}", safe(&it.stuck.evidence), ago(it.time, of.now))
 }
 
 /// Where what a job that was frozen did is written down, if it is.
