@@ -48,7 +48,7 @@ pub(crate) enum Command {
     Status(Status),
     /// Show what jobs printed
     Logs(Logs),
-    /// Follow a live run
+    /// Follow a run until it ends, and exit with its exit code
     Watch(Watch),
     /// End a run, or some of its jobs
     Cancel(Cancel),

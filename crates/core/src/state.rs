@@ -174,11 +174,13 @@ impl Core {
         let (event, outcome) = if self.counts.ended() as usize == self.jobs.len() {
             let Counts { succeeded, failed, skipped, .. } = self.counts;
             let seconds = self.now.since(since).as_seconds();
-            (Event::RunFinished { succeeded, failed, skipped, seconds }, Outcome::Finished)
+            (Event::RunFinished { succeeded, failed, skipped, seconds, exit_code: None }, Outcome::Finished)
         } else if let Some(interrupt) = self.interrupt.as_ref().filter(|_| self.active == 0) {
-            (Event::RunInterrupted { because: interrupt.because.clone() }, Outcome::Interrupted)
+            let because = interrupt.because.clone();
+            (Event::RunInterrupted { because, exit_code: None }, Outcome::Interrupted)
         } else if self.is_out_of_gpus() {
-            (Event::RunInterrupted { because: self.out_of_gpus_because() }, Outcome::NoGpus)
+            let because = self.out_of_gpus_because();
+            (Event::RunInterrupted { because, exit_code: None }, Outcome::NoGpus)
         } else {
             return;
         };
@@ -194,6 +196,12 @@ impl Core {
     /// Whether `Finish` was said.
     pub fn is_finished(&self) -> bool {
         self.life == Life::Over
+    }
+
+    /// Whether nothing more will happen to the job.
+    pub fn has_ended(&self, job: JobId) -> bool {
+        let phase = self.slot(job).map(|slot| &slot.phase);
+        matches!(phase, Some(Phase::Succeeded | Phase::Failed | Phase::Skipped))
     }
 
     /// How many jobs stand where, as the fold of the events recorded so far would say.

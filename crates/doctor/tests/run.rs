@@ -88,7 +88,7 @@ fn hung(job: u32, line: u32) -> Event {
 }
 
 fn finished() -> Event {
-    Event::RunFinished { succeeded: 0, failed: 0, skipped: 0, seconds: 1.0 }
+    Event::RunFinished { succeeded: 0, failed: 0, skipped: 0, seconds: 1.0, exit_code: None }
 }
 
 #[test]
@@ -237,7 +237,7 @@ fn what_happened_on_the_way_is_told_by_kind() {
 
 #[test]
 fn an_interrupted_run_and_one_whose_engine_was_killed() {
-    let interrupted = Told::new(vec![Event::RunInterrupted { because: "Ctrl-C".into() }]);
+    let interrupted = Told::new(vec![Event::RunInterrupted { because: "Ctrl-C".into(), exit_code: None }]);
     let found = interrupted.about("engine");
     assert_eq!(
         (found[0].severity, found[0].seen.contains("4 jobs to go: Ctrl-C")),

@@ -98,7 +98,7 @@ pub(crate) fn events() -> Vec<Event> {
     events.push(Event::StartsReleased {});
     events.push(started(8, 1));
     events.push(failed(8, 1, Failure::because(FailReason::Interrupted)));
-    events.push(Event::RunInterrupted { because: "SIGINT".into() });
+    events.push(Event::RunInterrupted { because: "SIGINT".into(), exit_code: None });
     events.push(Event::RunResumed { gpulane: "0.1.0".into(), machine: machine(), pid: 4712, boot: None });
     for index in 8..11 {
         events.push(started(index, 1 + u32::from(index == 8)));
@@ -109,7 +109,13 @@ pub(crate) fn events() -> Vec<Event> {
     events.push(failed(11, 1, Failure::from_exit(ProcessExit::Signal(11), 2.0)));
     events.push(Event::JobRequeued { job: "train/seed=11".into() });
     events.push(Event::JobSkipped { job: "train/seed=11".into(), because: "max_failures reached".into() });
-    events.push(Event::RunFinished { succeeded: 11, failed: 0, skipped: 1, seconds: 12.5 });
+    events.push(Event::RunFinished {
+        succeeded: 11,
+        failed: 0,
+        skipped: 1,
+        seconds: 12.5,
+        exit_code: Some(3),
+    });
     events
 }
 

@@ -305,6 +305,9 @@ pub enum Event {
     RunInterrupted {
         /// The reason, for a person.
         because: String,
+        /// The exit code of the command that ran it, filled in by the engine.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        exit_code: Option<u8>,
     },
     /// Every job has ended.
     RunFinished {
@@ -316,6 +319,9 @@ pub enum Event {
         skipped: u32,
         /// Since this engine started.
         seconds: f64,
+        /// The exit code of the command that ran it, filled in by the engine.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        exit_code: Option<u8>,
     },
     /// An event of a newer gpulane; kept readable, otherwise ignored.
     #[serde(other)]

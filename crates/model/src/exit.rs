@@ -31,6 +31,21 @@ impl ExitCode {
     pub const fn code(self) -> u8 {
         self as u8
     }
+
+    /// The one with this number.
+    pub fn of(code: u8) -> Option<Self> {
+        const ALL: [ExitCode; 8] = [
+            ExitCode::Success,
+            ExitCode::BadInput,
+            ExitCode::SomeFailed,
+            ExitCode::NothingToDo,
+            ExitCode::NoResources,
+            ExitCode::Internal,
+            ExitCode::Interrupted,
+            ExitCode::Terminated,
+        ];
+        ALL.into_iter().find(|known| known.code() == code)
+    }
 }
 
 /// How a job's main process ended.

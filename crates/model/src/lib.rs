@@ -13,6 +13,7 @@ mod map;
 mod map_state;
 mod names;
 mod plan;
+mod run_end;
 mod settings;
 mod state;
 mod units;

@@ -140,6 +140,8 @@ pub struct RunState {
     pub finished: bool,
     /// Why the newest engine stopped early, if it said so.
     pub interrupted: Option<String>,
+    /// The exit code the newest engine said the run ends with.
+    pub(crate) told_code: Option<u8>,
     /// Why starts are held back now, if they are.
     pub held: Option<String>,
     /// By stage: how much GPU memory its jobs take, where measured.
@@ -191,6 +193,7 @@ impl RunState {
             last_seq: 0,
             finished: false,
             interrupted: None,
+            told_code: None,
             held: None,
             measured: vec![None; plan.stages.len()],
             guessed: vec![None; plan.stages.len()],
@@ -233,6 +236,7 @@ impl RunState {
                 self.engine_started = Some(record.time);
                 self.finished = false;
                 self.interrupted = None;
+                self.told_code = None;
                 self.held = None;
                 self.quarantined.clear();
                 self.guessed.fill(None);
@@ -242,8 +246,14 @@ impl RunState {
                     job.retry_at = None;
                 }
             }
-            Event::RunFinished { .. } => self.finished = true,
-            Event::RunInterrupted { because } => self.interrupted = Some(because.clone()),
+            Event::RunFinished { exit_code, .. } => {
+                self.finished = true;
+                self.told_code = *exit_code;
+            }
+            Event::RunInterrupted { because, exit_code } => {
+                self.interrupted = Some(because.clone());
+                self.told_code = *exit_code;
+            }
             Event::StartsHeld { because } => self.held = Some(because.clone()),
             Event::StartsReleased {} => self.held = None,
             Event::MemoryMeasured { stage, peak, reserve, .. } => {

@@ -106,7 +106,7 @@ impl Teller {
                 format!("{} standbys of {stage} switched off: {}", palette.alert(), safe(why))
             }
             Event::StartsReleased {} => "starts go on".to_owned(),
-            Event::RunInterrupted { because } => {
+            Event::RunInterrupted { because, .. } => {
                 format!("{} interrupted: {}", palette.alert(), safe(because))
             }
             Event::ItemFailed { .. } if !self.thin.allows(Kind::ItemFailed) => return,

@@ -65,7 +65,7 @@ To watch it: gpulane watch RUN
 #[test]
 fn a_run_without_engine_says_how_to_go_on() {
     let mut scene = half_way();
-    scene.event(6000, Event::RunInterrupted { because: "Ctrl-C".into() });
+    scene.event(6000, Event::RunInterrupted { because: "Ctrl-C".into(), exit_code: None });
     let state = scene.state();
     let snapshot = Snapshot {
         dir: &scene.dir,
@@ -315,7 +315,7 @@ fn logs_are_followed_to_the_end_of_the_run_without_a_line_twice() {
     scene.job_started(7000, "train/lr=0.5", 1, 0);
     scene.says("train/lr=0.5", 1, "stdout", b"five\n");
     assert!(!view.tick().unwrap());
-    scene.event(8000, Event::RunInterrupted { because: "Ctrl-C".into() });
+    scene.event(8000, Event::RunInterrupted { because: "Ctrl-C".into(), exit_code: None });
     assert!(view.tick().unwrap());
     view.finish().unwrap();
     let expected = "\
@@ -340,4 +340,43 @@ fn following_one_job_ends_with_it() {
     scene.job_succeeded(7000, "train/lr=0.3", 1.0);
     assert!(view.tick().unwrap());
     assert_eq!(seen.text(), "100%\n");
+}
+
+#[test]
+fn after_a_jump_of_the_clock_a_date_is_said_and_no_hours() {
+    const YEARS: u64 = 30 * 365 * 24 * 3_600_000;
+    let mut scene = half_way();
+    scene.event(6000, Event::RunInterrupted { because: "Ctrl-C".into(), exit_code: None });
+    let state = scene.state();
+    let told = |now: Millis| {
+        let snapshot =
+            Snapshot { dir: &scene.dir, plan: &scene.plan, state: &state, live: false, core: None, now };
+        let row = RunRow { name: "night".into(), known: Ok(RunFacts::of(&state, false)) };
+        status(&snapshot, Look::PLAIN, false) + &runs_table(&[row], Look::PLAIN, now)
+    };
+    let forward = told(at(YEARS));
+    assert!(forward.contains("interrupted after 6.0 s, on 2023-11-14 22:13 UTC,"), "{forward}");
+    assert!(!forward.contains("262800h"), "{forward}");
+    let back = told(Millis(at(0).0 - YEARS));
+    assert!(back.contains("on 2023-11-14 22:13 UTC, by a clock that was set back since,"), "{back}");
+    assert!(!back.contains("just now"), "{back}");
+}
+
+#[test]
+fn a_run_across_a_jump_of_the_clock_has_lasted_nobody_knows_how_long() {
+    const YEARS: u64 = 30 * 365 * 24 * 3_600_000;
+    let scene = half_way();
+    let state = scene.state();
+    let snapshot = Snapshot {
+        dir: &scene.dir,
+        plan: &scene.plan,
+        state: &state,
+        live: true,
+        core: None,
+        now: at(YEARS),
+    };
+    let row = RunRow { name: "night".into(), known: Ok(RunFacts::of(&state, true)) };
+    let told = status(&snapshot, Look::PLAIN, false) + &runs_table(&[row], Look::PLAIN, at(YEARS));
+    assert!(told.contains("running for unknown time (the clock was changed)"), "{told}");
+    assert!(!told.contains("2628"), "{told}");
 }

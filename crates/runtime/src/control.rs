@@ -1,16 +1,20 @@
 //! Requests to a live run from other commands: small files in the run's `control` directory, and a FIFO beside them
-//! that is rung like a bell. A file is written aside and renamed, so the engine never sees half a request; if no engine lives, what is
-//! left is cleared before the next begins.
+//! that is rung like a bell. A file is written aside and renamed, so the engine never sees half a request. It is removed when it is
+//! taken, and answered by another file; if no engine lives, what is left is cleared before the next begins.
 
 use std::fs::DirBuilder;
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use gpulane_journal::RunDir;
 use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
 use serde::{Deserialize, Serialize};
+
+/// How the name of a request ends, and that of its answer.
+const REQUEST: &str = ".json";
+const ANSWER: &str = ".answer";
 
 /// What can be asked of a live run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -20,15 +24,60 @@ pub enum Request {
     Cancel(Vec<String>),
 }
 
-/// Leaves a request for the engine of `dir`. Returns its file, which is gone once the engine has taken it.
-pub fn leave(dir: &RunDir, request: &Request) -> io::Result<PathBuf> {
+/// What became of a request.
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Answer {
+    /// How many jobs are being ended.
+    pub ending: u32,
+    /// Jobs that were asked for by name and had ended before (`STAGE/NAME`).
+    pub ended_before: Vec<String>,
+}
+
+/// A request that was left, from the side of whoever asks.
+#[derive(Debug)]
+pub struct Left {
+    file: PathBuf,
+    answer: PathBuf,
+}
+
+impl Left {
+    /// The engine's answer, once it is there.
+    pub fn answer(&self) -> Option<Answer> {
+        let text = std::fs::read(&self.answer).ok()?;
+        let _ = std::fs::remove_file(&self.answer);
+        Some(serde_json::from_slice(&text).unwrap_or_default())
+    }
+
+    /// Whether somebody has taken it.
+    pub fn is_taken(&self) -> bool {
+        !self.file.exists()
+    }
+
+    /// Takes it back.
+    pub fn withdraw(&self) {
+        let _ = std::fs::remove_file(&self.file);
+    }
+}
+
+/// Leaves a request for the engine of `dir`, which may not have got as far as making the place for it.
+pub fn leave(dir: &RunDir, request: &Request) -> io::Result<Left> {
     let directory = dir.control_dir();
+    match DirBuilder::new().mode(0o700).create(&directory) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+        _ => {}
+    }
     let stem = format!("{}-{}", std::process::id(), unique());
-    let (draft, file) = (directory.join(format!(".{stem}")), directory.join(format!("{stem}.json")));
-    std::fs::write(&draft, serde_json::to_vec(request)?)?;
-    std::fs::rename(&draft, &file)?;
+    let file = directory.join(format!("{stem}{REQUEST}"));
+    put(&directory, &file, &serde_json::to_vec(request)?)?;
     ring(dir);
-    Ok(file)
+    Ok(Left { file, answer: directory.join(format!("{stem}{ANSWER}")) })
+}
+
+/// Writes the whole file aside and gives it its name.
+fn put(directory: &Path, file: &Path, text: &[u8]) -> io::Result<()> {
+    let draft = directory.join(format!(".{}-{}", std::process::id(), unique()));
+    std::fs::write(&draft, text)?;
+    std::fs::rename(&draft, file)
 }
 
 fn bell(dir: &RunDir) -> PathBuf {
@@ -63,21 +112,47 @@ fn unique() -> u128 {
     std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).map_or(0, |since| since.as_nanos())
 }
 
-/// Removes requests to an engine that is gone: they were not meant for the next.
+/// Removes requests to an engine that is gone, and answers that nobody took: they were not meant for the next.
 pub fn clear(dir: &RunDir) {
-    take(dir);
+    for entry in std::fs::read_dir(dir.control_dir()).into_iter().flatten().flatten() {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        if name.ends_with(REQUEST) || name.ends_with(ANSWER) || name.starts_with('.') {
+            let _ = std::fs::remove_file(entry.path());
+        }
+    }
+}
+
+/// A request that was taken.
+pub(crate) struct Taken {
+    pub(crate) request: Request,
+    directory: PathBuf,
+    answer: PathBuf,
+}
+
+impl Taken {
+    /// Tells whoever asks. On a full disk they learn only that it was taken.
+    pub(crate) fn answer(&self, answer: &Answer) {
+        if let Ok(text) = serde_json::to_vec(answer) {
+            let _ = put(&self.directory, &self.answer, &text);
+        }
+    }
 }
 
 /// Takes every request there is, in no particular order. A file that is no request is removed all the same.
-pub(crate) fn take(dir: &RunDir) -> Vec<Request> {
-    let entries = std::fs::read_dir(dir.control_dir()).into_iter().flatten().flatten();
+pub(crate) fn take(dir: &RunDir) -> Vec<Taken> {
+    let directory = dir.control_dir();
+    let entries = std::fs::read_dir(&directory).into_iter().flatten().flatten();
     entries
-        .filter(|entry| entry.path().extension().is_some_and(|extension| extension == "json"))
         .filter_map(|entry| {
+            let name = entry.file_name();
+            let stem = name.to_str()?.strip_suffix(REQUEST).filter(|stem| !stem.starts_with('.'))?;
             let text = std::fs::read(entry.path());
             // Gone already is as good as removed.
             let _ = std::fs::remove_file(entry.path());
-            serde_json::from_slice(&text.ok()?).ok()
+            let request = serde_json::from_slice(&text.ok()?).ok()?;
+            let answer = directory.join(format!("{stem}{ANSWER}"));
+            Some(Taken { request, directory: directory.clone(), answer })
         })
         .collect()
 }

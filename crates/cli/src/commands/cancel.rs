@@ -2,15 +2,18 @@
 
 use std::time::{Duration, Instant};
 
+use gpulane_journal::RunDir;
 use gpulane_model::ExitCode;
-use gpulane_runtime::control::{self, Request};
+use gpulane_runtime::control::{self, Answer, Left, Request};
 
 use super::{find_job, open};
 use crate::args::Cancel;
 use crate::say;
 
-/// An engine that lives takes a request within milliseconds.
-const PATIENCE: Duration = Duration::from_secs(10);
+/// An engine that lives answers within milliseconds, one that has just begun within seconds: it looks at the GPUs first.
+const PATIENCE: Duration = Duration::from_secs(30);
+/// Whoever takes a request answers it right after.
+const UNANSWERED: Duration = Duration::from_secs(1);
 
 pub(crate) fn cancel(args: &Cancel) -> ExitCode {
     let (dir, plan) = match open(&args.run) {
@@ -28,33 +31,68 @@ pub(crate) fn cancel(args: &Cancel) -> ExitCode {
         say::error("this run is not live: there is nothing to cancel");
         return ExitCode::NothingToDo;
     }
-    let count = jobs.len();
-    let request = match control::leave(&dir, &Request::Cancel(jobs)) {
-        Ok(file) => file,
-        Err(error) => {
-            say::error(format!("cannot leave a request in {}: {error}", dir.control_dir().display()));
-            return ExitCode::Internal;
-        }
+    match ask(&dir, &Request::Cancel(jobs)) {
+        Ok(answer) => say_answer(&answer, &args.run),
+        Err(code) => code,
+    }
+}
+
+fn say_answer(answer: &Answer, run: &str) -> ExitCode {
+    let before = &answer.ended_before;
+    let jobs = |count: usize| if count == 1 { "1 job".to_owned() } else { format!("{count} jobs") };
+    let ended = match before.as_slice() {
+        [] => String::new(),
+        [one] => format!("{one} has ended already"),
+        [first, ..] => format!("{} have ended already ({first}, …)", jobs(before.len())),
     };
+    if answer.ending == 0 {
+        let ended = if ended.is_empty() { "every job has ended already" } else { &ended };
+        say::error(format!("nothing to cancel: {ended}"));
+        say::hint(format!("`gpulane status {run}` shows how"));
+        return ExitCode::NothingToDo;
+    }
+    let ended = if ended.is_empty() { ended } else { format!(" ({ended})") };
+    say::progress(format!(
+        "cancelling {}{ended}; `gpulane status {run}` shows how it goes",
+        jobs(answer.ending as usize)
+    ));
+    ExitCode::Success
+}
+
+/// Asks the engine and waits for its answer; otherwise it has been said why there is none.
+fn ask(dir: &RunDir, request: &Request) -> Result<Answer, ExitCode> {
     let begun = Instant::now();
-    while request.exists() {
-        if !dir.is_live() {
-            let _ = std::fs::remove_file(&request);
+    let mut left = leave(dir, request)?;
+    let mut taken: Option<Instant> = None;
+    loop {
+        // Asked first: an engine that has just answered may end right then.
+        let live = dir.is_live();
+        if let Some(answer) = left.answer() {
+            return Ok(answer);
+        }
+        if !live {
+            left.withdraw();
             say::progress("the run has ended by itself");
-            return ExitCode::NothingToDo;
+            return Err(ExitCode::NothingToDo);
         }
         if begun.elapsed() > PATIENCE {
-            let _ = std::fs::remove_file(&request);
-            say::error("the engine did not take the request; is the machine overloaded?");
-            return ExitCode::Internal;
+            left.withdraw();
+            say::error("the engine does not answer");
+            say::hint("it may be stopped (`kill -CONT PID` lets it go on), or its disk may hang or be full");
+            return Err(ExitCode::Internal);
+        }
+        // A `resume` that has just begun clears away what was left for the engine before.
+        if left.is_taken() && taken.get_or_insert_with(Instant::now).elapsed() > UNANSWERED {
+            left = leave(dir, request)?;
+            taken = None;
         }
         std::thread::sleep(Duration::from_millis(5));
     }
-    let what = match count {
-        0 => "all jobs".to_owned(),
-        1 => "1 job".to_owned(),
-        _ => format!("{count} jobs"),
-    };
-    say::progress(format!("cancelling {what}; `gpulane status {}` shows how it goes", args.run));
-    ExitCode::Success
+}
+
+fn leave(dir: &RunDir, request: &Request) -> Result<Left, ExitCode> {
+    control::leave(dir, request).map_err(|error| {
+        say::error(format!("cannot leave a request in {}: {error}", dir.control_dir().display()));
+        ExitCode::Internal
+    })
 }

@@ -1,4 +1,5 @@
-//! `gpulane watch`: the view of `run` on a run that was started elsewhere. Leaving it leaves the run alone.
+//! `gpulane watch`: the view of `run` on a run that was started elsewhere, until it ends; then with its exit code. Leaving it leaves
+//! the run alone.
 
 use std::io;
 use std::time::Duration;
@@ -36,10 +37,11 @@ pub(crate) fn watch(args: &Watch) -> ExitCode {
             state if state.interrupted.is_some() => End::Interrupted,
             _ => End::EngineDied { message: "no engine works on this run".to_owned() },
         };
-        live.finish(&end, unix_now())
+        live.finish(&end, unix_now())?;
+        Ok::<_, io::Error>(live.state().exit_code())
     })();
     match watched {
-        Ok(()) => ExitCode::Success,
+        Ok(code) => code,
         Err(error) => {
             say::error(format!("cannot watch {}: {error}", dir.root().display()));
             ExitCode::BadInput

@@ -386,8 +386,8 @@ fn tell_event(event: &Event) -> String {
         Event::MapStopped { stage, because } => format!("{stage} stopped: {because}"),
         Event::StartsHeld { because } => format!("held: {because}"),
         Event::StartsReleased {} => "released".into(),
-        Event::RunInterrupted { because } => format!("interrupted: {because}"),
-        Event::RunFinished { succeeded, failed, skipped, seconds } => {
+        Event::RunInterrupted { because, .. } => format!("interrupted: {because}"),
+        Event::RunFinished { succeeded, failed, skipped, seconds, .. } => {
             format!("finished: {succeeded} succeeded, {failed} failed, {skipped} skipped in {seconds} s")
         }
         other => format!("{other:?}"),

@@ -116,7 +116,10 @@ fn an_observer_tells_of_holds_and_interruptions() {
         core.waiting(state.find("train/0").unwrap()).unwrap().to_string()
     };
     assert_eq!(why(Event::StartsHeld { because: "disk full".into() }), "starts are held: disk full");
-    assert_eq!(why(Event::RunInterrupted { because: "SIGINT".into() }), "the run was interrupted");
+    assert_eq!(
+        why(Event::RunInterrupted { because: "SIGINT".into(), exit_code: None }),
+        "the run was interrupted"
+    );
     assert_eq!(why(Event::Unknown), "about to start; next in line");
 }
 

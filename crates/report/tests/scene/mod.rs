@@ -137,7 +137,7 @@ impl Scene {
     }
 
     pub fn finished(&mut self, at: u64, succeeded: u32, failed: u32, skipped: u32) -> &mut Self {
-        self.event(at, Event::RunFinished { succeeded, failed, skipped, seconds: 1.0 })
+        self.event(at, Event::RunFinished { succeeded, failed, skipped, seconds: 1.0, exit_code: None })
     }
 
     /// A job prints.

@@ -1,0 +1,112 @@
+//! Commands that look at a run which another command started, or ask something of it.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)] // a test fails by panicking
+
+use std::ops::Deref;
+
+use gpulane_testkit::{Finished, Gpulane, tagged, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
+
+/// Jobs 1 and 2 side by side, each until it is let go; the second fails if told so.
+const GATED: &str = r#"
+[[stage]]
+name = "s"
+grace = "1s"
+command = ["sh", "-c", "until [ -e go-{n} ]; do sleep 0.01; done; test ! -e fail-{n}"]
+[stage.matrix]
+n = [1, 2]
+"#;
+
+/// A run that goes on without its command, until the test ends at the latest.
+struct Detached(Gpulane);
+
+impl Deref for Detached {
+    type Target = Gpulane;
+
+    fn deref(&self) -> &Gpulane {
+        &self.0
+    }
+}
+
+impl Drop for Detached {
+    fn drop(&mut self) {
+        (1..=2).for_each(|job| let_go(self, job));
+        wait_until("its end", || tagged(&self.dir()).is_empty());
+    }
+}
+
+fn detached() -> Detached {
+    let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
+    gpulane.workspace.file("plan.toml", GATED);
+    let started = gpulane.call(&["run", "plan.toml", "--gpus", "none", "--run-dir", "r", "--detach"]);
+    assert_eq!(started.code, 0, "{}", started.stderr);
+    gpulane.wait_for_events("job_started", 2);
+    Detached(gpulane)
+}
+
+fn let_go(gpulane: &Gpulane, job: u32) {
+    gpulane.workspace.file(&format!("go-{job}"), "");
+}
+
+/// What `watch` exits with: one that looks on while this happens, one that comes afterwards.
+fn watched(gpulane: &Gpulane, happens: impl FnOnce()) -> (Finished, Finished) {
+    let looking_on = gpulane.spawn(&["watch", "--json", "r"]);
+    happens();
+    (looking_on.wait(), gpulane.call(&["watch", "r"]))
+}
+
+#[test]
+fn watch_exits_with_0_where_all_succeeded() {
+    let gpulane = detached();
+    let (during, after) = watched(&gpulane, || (1..=2).for_each(|job| let_go(&gpulane, job)));
+    assert_eq!((during.code, after.code), (0, 0), "{}", after.stderr);
+}
+
+#[test]
+fn watch_exits_with_3_where_a_job_failed() {
+    let gpulane = detached();
+    gpulane.workspace.file("fail-2", "");
+    let (during, after) = watched(&gpulane, || (1..=2).for_each(|job| let_go(&gpulane, job)));
+    assert_eq!((during.code, after.code), (3, 3), "{}", after.stderr);
+}
+
+fn signal_engine(gpulane: &Gpulane, signal: Signal) {
+    let pid = gpulane.events_of("run_started")[0]["pid"].as_i64().unwrap();
+    kill_process(Pid::from_raw(i32::try_from(pid).unwrap()).unwrap(), signal).unwrap();
+}
+
+#[test]
+fn watch_exits_with_the_code_of_the_signal_that_ended_the_run() {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::KILL, 70)] {
+        let gpulane = detached();
+        let (during, after) = watched(&gpulane, || signal_engine(&gpulane, signal));
+        assert_eq!((during.code, after.code), (code, code), "{signal:?}: {}", after.stderr);
+    }
+}
+
+#[test]
+fn a_run_can_be_cancelled_from_its_first_moment() {
+    for _ in 0..5 {
+        let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
+        let live = gpulane.start(GATED, "none");
+        wait_until("the frozen plan", || gpulane.dir().join("plan.json").exists());
+        let cancelled = gpulane.call(&["cancel", "r"]);
+        assert_eq!(cancelled.code, 0, "{}", cancelled.stderr);
+        assert_eq!(live.wait().code, 3);
+    }
+}
+
+#[test]
+fn a_job_that_has_ended_is_not_cancelled() {
+    let gpulane = detached();
+    let_go(&gpulane, 1);
+    gpulane.wait_for_events("job_succeeded", 1);
+    let both = gpulane.call(&["cancel", "r", "s/n=1"]);
+    assert_eq!(both.code, 4, "{}", both.stderr);
+    assert!(both.stderr.contains("nothing to cancel: s/n=1 has ended already"), "{}", both.stderr);
+    let both = gpulane.call(&["cancel", "r", "s/n=1", "s/n=2"]);
+    assert_eq!(both.code, 0, "{}", both.stderr);
+    assert!(both.stderr.contains("cancelling 1 job (s/n=1 has ended already)"), "{}", both.stderr);
+    assert_eq!(gpulane.call(&["watch", "r"]).code, 3);
+    assert_eq!(gpulane.jobs_in("job_failed"), ["s/n=2"]);
+}
