@@ -106,6 +106,9 @@ impl Session<'_> {
             _ => "the guardian ends everything",
         };
         self.view.note(text.to_owned());
+        if self.signals > 1 {
+            front.insist();
+        }
         if self.signals >= PATIENCE {
             front.cut_lifeline();
         }
@@ -118,8 +121,15 @@ impl Session<'_> {
         let (code, end) = match (end, self.first_signal) {
             (EngineEnd::Code(code), _) => (code_of(code), self.manner(code_of(code))),
             // We were told to stop and insisted: that is how it ended.
-            (EngineEnd::Killed(_), Some(signal)) if self.signals >= PATIENCE => {
+            (EngineEnd::Killed(_), Some(signal)) if self.signals > 1 => {
                 (if signal == 2 { ExitCode::Interrupted } else { ExitCode::Terminated }, End::Interrupted)
+            }
+            (EngineEnd::GuardianStuck(guardian), _) => {
+                let message = format!(
+                    "its guardian (pid {guardian}) cannot say how, because it is stopped, frozen or stuck in the kernel. Processes of \
+                     this run may still live; once the guardian goes on (`kill -CONT {guardian}`) it ends them"
+                );
+                (ExitCode::Internal, End::EngineDied { message })
             }
             (EngineEnd::Killed(signal), _) => {
                 let message = format!("the engine was killed ({})", ProcessExit::Signal(signal));
@@ -157,16 +167,5 @@ impl Session<'_> {
 }
 
 fn code_of(code: u8) -> ExitCode {
-    [
-        ExitCode::Success,
-        ExitCode::BadInput,
-        ExitCode::SomeFailed,
-        ExitCode::NothingToDo,
-        ExitCode::NoResources,
-        ExitCode::Interrupted,
-        ExitCode::Terminated,
-    ]
-    .into_iter()
-    .find(|known| known.code() == code)
-    .unwrap_or(ExitCode::Internal)
+    ExitCode::of(code).unwrap_or(ExitCode::Internal)
 }

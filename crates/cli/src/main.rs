@@ -16,16 +16,20 @@ use std::panic::catch_unwind;
 use gpulane_model::{ENGINE, ExitCode, FEEDER, GUARDIAN};
 
 fn main() -> std::process::ExitCode {
-    let role = std::env::args_os().next().unwrap_or_default();
-    let code = catch_unwind(|| match role.to_str() {
-        Some(GUARDIAN) => gpulane_runtime::guardian_main(),
-        Some(ENGINE) => gpulane_runtime::engine_main(),
-        Some(FEEDER) => gpulane_runtime::feeder_main(),
-        _ => commands::main().code(),
-    });
+    let code = catch_unwind(|| gpulane_runtime::begin_process(play_role));
     // The panic's own message has been printed; a person needs to know that it is not their fault.
     std::process::ExitCode::from(code.unwrap_or_else(|_| {
         say::error("this is a bug in gpulane; please report it with the message above");
         ExitCode::Internal.code()
     }))
+}
+
+fn play_role() -> u8 {
+    let role = std::env::args_os().next().unwrap_or_default();
+    match role.to_str() {
+        Some(GUARDIAN) => gpulane_runtime::guardian_main(),
+        Some(ENGINE) => gpulane_runtime::engine_main(),
+        Some(FEEDER) => gpulane_runtime::feeder_main(),
+        _ => commands::main().code(),
+    }
 }

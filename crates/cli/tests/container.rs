@@ -128,3 +128,31 @@ fn a_leash_that_is_let_go_at_once_is_noticed() {
     assert_eq!(live.wait().code, 143);
     gpulane.assert_nothing_left();
 }
+
+/// Where `/proc` numbers processes in another way than we do, what jobs leave behind can be neither found nor ended.
+#[test]
+fn a_proc_of_another_namespace_is_refused_with_what_to_type() {
+    let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
+    let Some(gpulane) = gpulane.unshare("a foreign /proc", &["--pid", "--fork", "--kill-child"]) else {
+        return;
+    };
+    let live = gpulane.start(
+        "[[stage]]\nname = \"s\"\ncommand = [\"sleep\", \"0.5\"]\n[stage.matrix]\nn = [1, 2]\n",
+        "none",
+    );
+    let finished = live.wait();
+    assert_eq!(finished.code, 5, "{}", finished.stderr);
+    assert!(finished.stderr.contains("unshare --fork --pid --mount-proc"), "{}", finished.stderr);
+    assert!(!gpulane.dir().exists());
+}
+
+#[test]
+fn a_missing_proc_is_named() {
+    let script = "umount -l /proc && exec \"$0\" \"$@\"";
+    let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
+    let Some(gpulane) = gpulane.unshare("no /proc", &["--mount", "sh", "-c", script]) else { return };
+    let finished = gpulane.call(&["run", "--gpus", "none", "--run-dir", "r", "--", "true"]);
+    assert_eq!(finished.code, 5, "{}", finished.stderr);
+    assert!(finished.stderr.contains("/proc is not mounted"), "{}", finished.stderr);
+    assert!(finished.stderr.contains("mount -t proc proc /proc"), "{}", finished.stderr);
+}

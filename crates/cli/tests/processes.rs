@@ -207,3 +207,19 @@ fn output_arrives_while_the_job_still_runs() {
     gpulane.workspace.file("go", "");
     assert!(child.wait().unwrap().success());
 }
+
+/// Programs that call `select` break where a descriptor's number may be above 1023.
+#[test]
+fn a_job_gets_the_limit_of_open_files_that_gpulane_was_started_with() {
+    let gpulane = gpulane().after("ulimit -Sn 512");
+    assert_eq!(gpulane.run(&one("ulimit -Sn > $GPULANE_OUT/limit", ""), "none").code, 0);
+    assert_eq!(output(&gpulane, "out/limit"), "512\n");
+}
+
+#[test]
+fn a_stack_of_64_kib_is_enough() {
+    let gpulane = gpulane().after("ulimit -s 64");
+    let finished = gpulane.run(&one("ulimit -s > $GPULANE_OUT/limit", ""), "none");
+    assert_eq!(finished.code, 0, "{}", finished.stderr);
+    assert_eq!(output(&gpulane, "out/limit"), "64\n");
+}

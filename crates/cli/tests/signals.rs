@@ -2,7 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // a test fails by panicking
 
-use gpulane_testkit::{Gpulane, Seen, processes, tagged, wait_for, wait_until};
+use gpulane_testkit::{Gpulane, Live, Seen, processes, tagged, wait_for, wait_until};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 /// Two jobs that fork a daemon each and never end by themselves.
@@ -15,7 +15,7 @@ command = ["sh", "-c", "(setsid sh -c 'sleep 5711 & sleep 5712' &); sleep 5713 &
 n = [1, 2, 3]
 "#;
 
-fn running() -> (Gpulane, gpulane_testkit::Live) {
+fn running() -> (Gpulane, Live) {
     let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
     let live = gpulane.start(FOREVER, "sim:2x1GiB");
     gpulane.wait_for_events("job_started", 2);
@@ -248,4 +248,159 @@ fn a_leash_that_is_none_is_a_mistake() {
         assert_eq!(refused.code, 2, "{}", refused.stderr);
         assert!(refused.stderr.contains("--leash"), "{}", refused.stderr);
     }
+}
+
+#[test]
+fn a_job_that_exits_0_succeeds_where_sigchld_was_ignored() {
+    let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane")).after("trap '' CHLD");
+    let finished = gpulane.call(&["run", "--gpus", "none", "--run-dir", "r", "--", "true"]);
+    assert_eq!(finished.code, 0, "{}", finished.stderr);
+    assert_eq!(gpulane.jobs_in("job_succeeded"), ["run/main"]);
+}
+
+/// Ignores and blocks every signal there is, then becomes its arguments.
+const DEAF: &str = "import os, signal, sys
+for number in signal.valid_signals() - {signal.SIGKILL, signal.SIGSTOP}:
+    signal.signal(number, signal.SIG_IGN)
+signal.pthread_sigmask(signal.SIG_BLOCK, signal.valid_signals())
+os.execv(sys.argv[1], sys.argv[1:])
+";
+
+/// The signals in one of the sets that the kernel tells of a process.
+fn signals(status: &str, set: &str) -> Vec<u32> {
+    let digits = status.lines().find_map(|line| line.strip_prefix(set)).unwrap();
+    let bits = u64::from_str_radix(digits.trim(), 16).unwrap();
+    (1..=64).filter(|signal| bits >> (signal - 1) & 1 == 1).collect()
+}
+
+#[test]
+fn jobs_begin_with_every_signal_at_its_default_and_none_blocked() {
+    let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
+    let script = gpulane.workspace.file("deaf.py", DEAF);
+    let gpulane = gpulane.after(&format!("set -- \"$0\" \"$@\"; exec python3 {} \"$@\"", script.display()));
+    let finished =
+        gpulane.call(&["run", "--gpus", "none", "--run-dir", "r", "--", "cat", "/proc/self/status"]);
+    assert_eq!(finished.code, 0, "{}", finished.stderr);
+    let status = std::fs::read_to_string(gpulane.dir().join("jobs/run/main/attempt-1/stdout.log")).unwrap();
+    assert_eq!((signals(&status, "SigIgn:"), signals(&status, "SigBlk:")), (vec![], vec![]));
+}
+
+#[test]
+fn of_ignored_signals_gpulane_keeps_those_of_nohup_alone() {
+    let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
+    let script = gpulane.workspace.file("deaf.py", DEAF);
+    let gpulane = gpulane.after(&format!("set -- \"$0\" \"$@\"; exec python3 {} \"$@\"", script.display()));
+    let live = gpulane.start(GATE, "none");
+    gpulane.wait_for_events("job_started", 1);
+    let (engine, guardian) = insiders(&gpulane);
+    for pid in [live.pid(), engine.pid, guardian.pid] {
+        let status = std::fs::read_to_string(format!("/proc/{pid}/status")).unwrap();
+        // SIGPIPE and SIGXFSZ are our own choice: what causes them fails, and that is told.
+        let kept = [
+            libc(Signal::HUP),
+            libc(Signal::INT),
+            libc(Signal::QUIT),
+            libc(Signal::PIPE),
+            libc(Signal::XFSZ),
+        ];
+        assert_eq!(signals(&status, "SigIgn:"), kept, "{status}");
+    }
+    live.signal(Signal::INT);
+    live.signal(Signal::HUP);
+    gpulane.workspace.file("go", "");
+    assert_eq!(live.wait().code, 0);
+}
+
+fn libc(signal: Signal) -> u32 {
+    u32::try_from(signal.as_raw()).unwrap()
+}
+
+/// One job that runs until it is let go.
+const GATE: &str =
+    "[[stage]]\nname = \"s\"\ncommand = [\"sh\", \"-c\", \"until [ -e go ]; do sleep 0.01; done\"]\n";
+
+/// An orphan with a session of its own and an empty environment bears no sign of the run.
+#[test]
+fn sigkill_of_the_guardian_leaves_no_orphan_without_a_mark() {
+    for round in 0..3 {
+        let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
+        // A command that no other test has.
+        let orphan = format!("sleep {}{round}", 100_000 + std::process::id());
+        let orphans = || processes().into_iter().filter(|seen| seen.command == orphan);
+        let plan = format!(
+            "[[stage]]\nname = \"s\"\ncommand = [\"bash\", \"-c\", \"(env -i setsid {orphan} &); sleep 5721\"]\n"
+        );
+        let live = gpulane.start(&plan, "none");
+        wait_until("the orphan", || orphans().count() > 0);
+        kill(insiders(&gpulane).1.pid, Signal::KILL);
+        assert_ne!(live.wait().code, 0);
+        let left: Vec<Seen> = orphans().collect();
+        for seen in &left {
+            kill(seen.pid, Signal::KILL);
+        }
+        assert_eq!(left, [], "it outlived the run");
+        assert_resumable(&gpulane);
+    }
+}
+
+/// A process that is stopped, until the test ends at the latest.
+struct Stopped(i32);
+
+impl Stopped {
+    fn new(pid: i32) -> Self {
+        kill(pid, Signal::STOP);
+        Self(pid)
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        // It has ended, or goes on to do so.
+        let _ = kill_process(Pid::from_raw(self.0).unwrap(), Signal::CONT);
+    }
+}
+
+#[test]
+fn a_run_ends_although_its_guardian_was_stopped() {
+    let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
+    let live = gpulane.start(GATE, "none");
+    gpulane.wait_for_events("job_started", 1);
+    let _guardian = Stopped::new(insiders(&gpulane).1.pid);
+    gpulane.workspace.file("go", "");
+    assert_eq!(live.wait().code, 0);
+}
+
+#[test]
+fn sigkill_of_the_engine_is_said_although_the_guardian_was_stopped() {
+    let (gpulane, live) = running();
+    let (engine, guardian) = insiders(&gpulane);
+    let _guardian = Stopped::new(guardian.pid);
+    kill(engine.pid, Signal::KILL);
+    assert_eq!(live.wait().code, 70);
+    assert_resumable(&gpulane);
+}
+
+#[test]
+fn sigkill_of_the_front_leaves_nothing_although_the_guardian_was_stopped() {
+    let (gpulane, live) = running();
+    let _guardian = Stopped::new(insiders(&gpulane).1.pid);
+    live.signal(Signal::KILL);
+    assert_eq!(live.wait().code, -9);
+    assert_resumable(&gpulane);
+}
+
+#[test]
+fn a_second_interrupt_ends_a_run_whose_engine_and_guardian_were_stopped() {
+    let (gpulane, live) = running();
+    let (engine, guardian) = insiders(&gpulane);
+    let _both = [Stopped::new(engine.pid), Stopped::new(guardian.pid)];
+    live.signal(Signal::INT);
+    // Two signals of one kind that are not read in between are one.
+    wait_until("the first to be read", || {
+        let status = std::fs::read_to_string(format!("/proc/{}/status", live.pid())).unwrap();
+        signals(&status, "ShdPnd:").is_empty()
+    });
+    live.signal(Signal::INT);
+    assert_eq!(live.wait().code, 130);
+    assert_resumable(&gpulane);
 }

@@ -15,7 +15,7 @@ use gpulane_journal::{RunDir, RunLock};
 use gpulane_model::GUARDIAN;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::MemfdFlags;
-use rustix::process::{Pid, PidfdFlags, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
 use serde::{Deserialize, Serialize};
 
 use crate::leash::signals_are_heard;
@@ -25,6 +25,14 @@ use crate::process::signals::Signals;
 
 /// If the guardian was killed, the engine ends everything itself; this long it may take.
 const ENGINE_PATIENCE: Duration = Duration::from_secs(25);
+/// If the engine has ended, the guardian ends what is left; this long it may take, which is longer than it takes itself.
+const GUARDIAN_PATIENCE: Duration = Duration::from_secs(12);
+/// The same where the user insists.
+const GUARDIAN_PATIENCE_INSISTED: Duration = Duration::from_secs(3);
+/// What the engine gets to kill everything where the user insists; then the guardian does.
+const INSISTED: Duration = Duration::from_secs(5);
+/// How often the engine's words are read in a row.
+const MOST_READS: u32 = 256;
 
 /// What the engine tells the front beside the journal.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -66,6 +74,8 @@ pub enum EngineEnd {
     Code(u8),
     /// Killed by this signal.
     Killed(i32),
+    /// The guardian, which has this process id, neither ends nor can be made to: something may still live.
+    GuardianStuck(u32),
 }
 
 /// A running engine, seen from the command that started it.
@@ -82,6 +92,12 @@ pub struct Front {
     waiting: VecDeque<i32>,
     /// Held open as long as we live; the guardian sees it close.
     lifeline: Option<OwnedFd>,
+    /// When the engine was first seen to have closed its end of the link.
+    engine_gone: Option<Instant>,
+    /// The signal that killed the guardian, and when that was seen.
+    guardian_killed: Option<(i32, Instant)>,
+    /// Since when everything is to be killed at once.
+    insisted: Option<Instant>,
 }
 
 /// How much of the journal may be announced.
@@ -96,20 +112,10 @@ impl Durable {
     }
 }
 
-/// What ends us in order. Under `nohup` a hangup is ignored, and stays so.
-fn signals_for_us() -> Vec<i32> {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored =
-        status.lines().find_map(|line| u64::from_str_radix(line.strip_prefix("SigIgn:")?.trim(), 16).ok());
-    let ignored = ignored.unwrap_or(0);
-    let listen = |signal: &i32| *signal != libc::SIGHUP || ignored & (1 << (libc::SIGHUP - 1)) == 0;
-    [libc::SIGINT, libc::SIGTERM, libc::SIGHUP].into_iter().filter(listen).collect()
-}
-
 impl Front {
     /// Starts the engine on `dir`, whose lock is handed over.
     pub fn launch(dir: &RunDir, lock: &RunLock, request: StartRequest) -> io::Result<Self> {
-        let signals = Signals::listen(&signals_for_us())?;
+        let signals = Signals::listen(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP])?;
         signals_are_heard();
         let (link, engine_link) = UnixStream::pair()?;
         link.set_nonblocking(true)?;
@@ -149,6 +155,9 @@ impl Front {
             signals,
             waiting: VecDeque::new(),
             lifeline,
+            engine_gone: None,
+            guardian_killed: None,
+            insisted: None,
         })
     }
 
@@ -171,11 +180,16 @@ impl Front {
     /// What the engine said since the last call.
     pub fn messages(&mut self) -> Vec<Message> {
         let mut buffer = [0; 4096];
-        while let Ok(read) = self.link.read(&mut buffer) {
-            if read == 0 {
-                break;
+        for _ in 0..MOST_READS {
+            match self.link.read(&mut buffer) {
+                Ok(read @ 1..) => self.partial.extend_from_slice(&buffer[..read]),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => break,
+                Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
+                Ok(0) | Err(_) => {
+                    self.engine_gone.get_or_insert_with(Instant::now);
+                    break;
+                }
             }
-            self.partial.extend_from_slice(&buffer[..read]);
         }
         let complete = self.partial.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         let lines: Vec<u8> = self.partial.drain(..complete).collect();
@@ -187,44 +201,79 @@ impl Front {
         let _ = writeln!(self.link, "{signal}");
     }
 
+    /// The user insists: whatever the others do, this ends within seconds.
+    pub fn insist(&mut self) {
+        self.insisted.get_or_insert_with(Instant::now);
+    }
+
     /// Waits for an end, a signal or the time to look again, whichever comes first.
     pub fn wait(&mut self, at_most: Duration) -> io::Result<Tick> {
         let timeout = Timespec::try_from(at_most).ok();
-        let mut fds =
-            [PollFd::new(&self.guardian_ended, PollFlags::IN), PollFd::new(&self.signals, PollFlags::IN)];
+        let guardian_lives = self.guardian_killed.is_none();
+        let mut fds = [
+            PollFd::new(&self.signals, PollFlags::IN),
+            // A guardian that was killed would wake us for ever; then the engine's end is what we wait for.
+            if guardian_lives {
+                PollFd::new(&self.guardian_ended, PollFlags::IN)
+            } else {
+                PollFd::new(&self.link, PollFlags::RDHUP)
+            },
+        ];
         match poll(&mut fds, timeout.as_ref()) {
             Ok(_) | Err(rustix::io::Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        let guardian_ended = !fds[0].revents().is_empty();
+        let seen = !fds[1].revents().is_empty();
         self.waiting.extend(self.signals.take());
         if let Some(signal) = self.waiting.pop_front() {
             return Ok(Tick::Signal(signal));
         }
-        if guardian_ended {
-            return Ok(Tick::Ended(self.end()?));
+        if seen && !guardian_lives {
+            self.engine_gone.get_or_insert_with(Instant::now);
         }
-        Ok(Tick::Look)
+        if seen && guardian_lives {
+            let status = self.guardian.wait()?;
+            if let Some(code) = status.code().and_then(|code| u8::try_from(code).ok()) {
+                return Ok(Tick::Ended(EngineEnd::of(code)));
+            }
+            // The engine notices, ends everything and closes its link.
+            self.guardian_killed = Some((status.signal().unwrap_or(libc::SIGKILL), Instant::now()));
+        }
+        Ok(self.overdue().map_or(Tick::Look, Tick::Ended))
     }
 
-    /// The guardian has ended. If it was killed, the engine notices, ends everything and closes its link.
-    fn end(&mut self) -> io::Result<EngineEnd> {
-        let status = self.guardian.wait()?;
-        if let Some(code) = status.code().and_then(|code| u8::try_from(code).ok()) {
-            return Ok(if code > 128 && ![130, 143].contains(&code) {
-                EngineEnd::Killed(i32::from(code) - 128)
-            } else {
-                EngineEnd::Code(code)
-            });
+    /// What to do about others that do not end; how it ended, where they are not waited for any longer.
+    fn overdue(&mut self) -> Option<EngineEnd> {
+        let now = Instant::now();
+        let insisted = self.insisted.map(|since| now - since);
+        if insisted.is_some_and(|since| since > INSISTED) {
+            self.cut_lifeline();
         }
-        let begun = Instant::now();
-        while begun.elapsed() < ENGINE_PATIENCE {
-            let mut fds = [PollFd::new(&self.link, PollFlags::RDHUP)];
-            let _ = poll(&mut fds, Timespec::try_from(Duration::from_millis(200)).ok().as_ref());
-            if fds[0].revents().intersects(PollFlags::RDHUP | PollFlags::HUP) {
-                break;
-            }
+        if let Some((signal, since)) = self.guardian_killed {
+            let over = self.engine_gone.is_some() || now - since > ENGINE_PATIENCE;
+            let enough = insisted.is_some_and(|since| since > INSISTED);
+            return (over || enough).then_some(EngineEnd::Killed(signal));
         }
-        Ok(EngineEnd::Killed(status.signal().unwrap_or(libc::SIGKILL)))
+        if self.engine_gone.is_some() || insisted.is_some() {
+            // Somebody may have stopped the guardian. Where nobody has, this is no news.
+            let _ = pidfd_send_signal(&self.guardian_ended, Signal::CONT);
+        }
+        let waited_for_guardian = match (self.engine_gone, insisted) {
+            (Some(gone), Some(insisted)) => (now - gone).min(insisted) > GUARDIAN_PATIENCE_INSISTED,
+            (Some(gone), None) => now - gone > GUARDIAN_PATIENCE,
+            (None, insisted) => insisted.is_some_and(|since| since > INSISTED + GUARDIAN_PATIENCE),
+        };
+        waited_for_guardian.then(|| EngineEnd::GuardianStuck(self.guardian.id()))
+    }
+}
+
+impl EngineEnd {
+    /// From the guardian's exit code, which passes on the engine's.
+    fn of(code: u8) -> Self {
+        if code > 128 && ![130, 143].contains(&code) {
+            Self::Killed(i32::from(code) - 128)
+        } else {
+            Self::Code(code)
+        }
     }
 }

@@ -94,7 +94,7 @@ fn end_everything(engine: Pid) -> Option<WaitStatus> {
     if let Some(process) = tree::look(engine) {
         tree::signal(&process, Signal::KILL);
     }
-    loop {
+    while begun.elapsed() < PATIENCE {
         match wait(WaitOptions::NOHANG) {
             Ok(Some((pid, ended))) => {
                 if pid == engine {
@@ -108,11 +108,9 @@ fn end_everything(engine: Pid) -> Option<WaitStatus> {
         for process in Table::read().closure(&children.read()) {
             tree::signal(&process, Signal::KILL);
         }
-        if begun.elapsed() > PATIENCE {
-            return status;
-        }
         std::thread::sleep(Duration::from_millis(1));
     }
+    status
 }
 
 fn exit_code(status: Option<WaitStatus>) -> u8 {

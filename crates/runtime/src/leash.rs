@@ -4,6 +4,7 @@
 use std::io;
 use std::os::fd::{OwnedFd, RawFd};
 use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rustix::event::{PollFd, PollFlags, poll};
 use rustix::fs::{FileType, OFlags, fcntl_getfl, fstat};
@@ -11,6 +12,7 @@ use rustix::io::{Errno, read};
 use rustix::process::{Signal, getpid, kill_process};
 
 use crate::process::descriptors::adopt;
+use crate::process::inherited::hear_interrupts;
 use crate::process::signals::{deaf_thread, end_now};
 
 /// Whether signals are read as data here, and one of them ends a run in order.
@@ -19,7 +21,11 @@ static HEARD: Mutex<bool> = Mutex::new(false);
 /// As by SIGTERM.
 const ENDED: i32 = 128 + 15;
 
-/// From now on this process ends when the other end of the pipe is closed.
+/// Before the pipe is asked about again, where that fails.
+const PAUSE: Duration = Duration::from_millis(100);
+
+/// From now on this process ends when the other end of the pipe is closed, and by SIGINT: whoever holds the other end sends that to
+/// stop a run, and may ignore it for itself, as a notebook's kernel does.
 pub fn hold_leash(pipe: RawFd) -> io::Result<()> {
     let pipe = adopt(pipe)?;
     let kind = FileType::from_raw_mode(fstat(&pipe)?.st_mode);
@@ -27,6 +33,7 @@ pub fn hold_leash(pipe: RawFd) -> io::Result<()> {
     if !readable || !matches!(kind, FileType::Fifo | FileType::Socket) {
         return Err(io::Error::other("this descriptor is no pipe that can be read"));
     }
+    hear_interrupts();
     deaf_thread("leash", move || {
         wait(&pipe);
         end();
@@ -45,7 +52,10 @@ fn heard() -> MutexGuard<'static, bool> {
 /// Nothing is ever said there; not to be heard any more is the same as gone.
 fn wait(pipe: &OwnedFd) {
     loop {
-        let _ = poll(&mut [PollFd::new(pipe, PollFlags::IN)], None);
+        if poll(&mut [PollFd::new(pipe, PollFlags::IN)], None).is_err_and(|error| error != Errno::INTR) {
+            // The kernel is out of memory; asking at once would not help.
+            std::thread::sleep(PAUSE);
+        }
         match read(pipe, &mut [0u8; 16]) {
             Ok(1..) | Err(Errno::INTR | Errno::AGAIN) => {}
             Ok(0) | Err(_) => return,

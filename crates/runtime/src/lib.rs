@@ -29,6 +29,14 @@ pub use front::{Durable, EngineEnd, Front, Message, Tick};
 pub use leash::hold_leash;
 pub use orders::StartRequest;
 pub use placeholders::Placeholders;
+pub use process::proc_mount::{ProcFault, check_proc};
+
+/// Does what `main` is to do, free of what whoever started this process left it with: signals are at their default but those that
+/// `nohup` ignores, and there is stack enough whatever `ulimit -s` says.
+pub fn begin_process<T>(work: impl FnOnce() -> T) -> T {
+    process::inherited::reset_signals();
+    process::stack::with_enough(work)
+}
 
 /// The guardian's `main`, when this program was started under the name [`GUARDIAN`](gpulane_model::GUARDIAN). Returns the exit code.
 pub fn guardian_main() -> u8 {

@@ -62,6 +62,14 @@ impl Gpulane {
         self
     }
 
+    /// The same, with every call made through a shell that does this first.
+    #[must_use]
+    pub fn after(mut self, script: &str) -> Self {
+        let script = format!("{script}; exec \"$0\" \"$@\"");
+        self.through = vec!["bash".to_owned(), "-c".to_owned(), script];
+        self
+    }
+
     /// The same, with every call made through `unshare` with these arguments, and with the rights it needs. `None` where that is not
     /// allowed, which has been said of the test.
     pub fn unshare(mut self, test: &str, arguments: &[&str]) -> Option<Self> {

@@ -69,6 +69,15 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
+/// Whether processes can be started and ended here at all. If not, it has been said why.
+fn check_machine() -> Result<(), ExitCode> {
+    gpulane_runtime::check_proc().map_err(|fault| {
+        say::error(fault);
+        say::hint(fault.hint());
+        ExitCode::NoResources
+    })
+}
+
 /// The run a person named, with its plan. What is wrong has been said.
 fn open(run: &str) -> Result<(RunDir, Arc<Plan>), ExitCode> {
     let opened = RunDir::find(run, Path::new(RUNS)).and_then(|dir| {

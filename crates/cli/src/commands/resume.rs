@@ -9,7 +9,7 @@ use gpulane_journal::{RunDir, RunDirError, RunLock};
 use gpulane_model::{ExitCode, Plan, RunState, StageId};
 use gpulane_runtime::StartRequest;
 
-use super::{fold, open, settings};
+use super::{check_machine, fold, open, settings};
 use crate::args::Resume;
 use crate::attach::attach;
 use crate::{maps, say};
@@ -19,6 +19,9 @@ pub(crate) fn resume(args: &Resume) -> ExitCode {
         Ok(opened) => opened,
         Err(code) => return code,
     };
+    if let Err(code) = check_machine() {
+        return code;
+    }
     let lock = match lock(&dir) {
         Ok(lock) => lock,
         Err(error) => {

@@ -13,9 +13,9 @@ use gpulane_model::{Attempt, Bytes, ExitCode, Plan, RunSettings};
 use gpulane_plan::{AdHoc, Override};
 use gpulane_runtime::{Placeholders, StartRequest};
 
-use super::RUNS;
 use super::check::{accept, cwd, read_plan, size};
 use super::map::STDIN_LIST;
+use super::{RUNS, check_machine};
 use crate::args::{Engine, Run, Sharing, Show};
 use crate::attach::{Ended, attach};
 use crate::{maps, say};
@@ -105,6 +105,9 @@ pub(crate) fn start(
     show: &Show,
     prepare: impl FnOnce(&RunDir, &mut Plan) -> io::Result<()>,
 ) -> (ExitCode, Option<RunDir>) {
+    if let Err(code) = check_machine() {
+        return (code, None);
+    }
     let was_there = run_dir.is_some_and(Path::exists);
     let dir = match create(&plan, run_dir) {
         Ok(dir) => dir,

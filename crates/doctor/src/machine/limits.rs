@@ -27,13 +27,13 @@ pub(super) fn check(_: &Sight) -> Vec<Finding> {
         "CUDA reserves far more addresses than memory, and fails with \"out of memory\" at its start",
     ));
     if found.is_empty() {
-        let files = getrlimit(Resource::Nofile)
-            .maximum
-            .map_or_else(|| "no limit".to_owned(), |most| format!("{most}"));
-        found.push(Finding::fine(
-            TOPIC,
-            format!("open files up to {files} (gpulane raises the soft limit to it for jobs)"),
-        ));
+        let files = getrlimit(Resource::Nofile);
+        let told =
+            |limit: Option<u64>| limit.map_or_else(|| "unlimited".to_owned(), |most| format!("{most}"));
+        let (soft, hard) = (told(files.current), told(files.maximum));
+        let more = format!("; `ulimit -n {hard}` before `gpulane run` gives them more");
+        let more = if soft == hard { String::new() } else { more };
+        found.push(Finding::fine(TOPIC, format!("a job may open {soft} files{more}")));
     }
     found
 }

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 use gpulane_gpu::{GpuError, GpuSpec, Leases};
 use gpulane_journal::{Commit, Journal, Mode, RunDir, RunDirError};
 use gpulane_model::{Event, ExitCode, Foreign, GpuKind, Machine, Memory, Millis, Plan, RunState, env_vars};
-use rustix::process::{Resource, Rlimit, Signal, getrlimit, set_parent_process_death_signal, setrlimit};
+use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 
 use super::clock::Clock;
 use super::link::Link;
@@ -19,6 +19,7 @@ use super::{recovery, worker_kit};
 use crate::front::Message;
 use crate::orders::{Orders, StartRequest};
 use crate::process::descriptors::{adopt, keep_to_ourselves};
+use crate::process::inherited::raise_descriptor_limit;
 use crate::process::signals::Signals;
 use crate::process::subreaper::become_subreaper;
 
@@ -47,8 +48,27 @@ pub(super) struct Prepared {
     pub(super) past: RunState,
     pub(super) link: Link,
     pub(super) signals: Signals,
+    /// Our parent, unless it has died.
+    guardian: Option<i32>,
+    /// The front went away on purpose.
+    pub(super) detached: bool,
     /// Keeps the run ours as long as we live.
     _lock: std::os::fd::OwnedFd,
+}
+
+impl Prepared {
+    /// Whether somebody is left who ends what outlives us.
+    pub(super) fn guardian_lives(&self) -> bool {
+        self.guardian == parent()
+    }
+
+    /// Lets the guardian go on, should somebody have stopped it.
+    pub(super) fn wake_guardian(&self) {
+        if let Some(guardian) = self.guardian.filter(|_| self.guardian_lives()).and_then(Pid::from_raw) {
+            // Our own parent, so its number is nobody else's.
+            let _ = kill_process(guardian, Signal::CONT);
+        }
+    }
 }
 
 /// Set by the journal's thread, read before each start: nothing is started that could not be recorded.
@@ -104,19 +124,21 @@ pub(super) fn begin() -> Result<Prepared, Refusal> {
 /// Asks for a signal when the guardian dies, and leaves at once if that has already happened.
 fn die_with_the_guardian(orders: &Orders) -> Result<(), Refusal> {
     set_parent_process_death_signal(Some(Signal::USR1)).map_err(Refusal::internal)?;
-    let parent = rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get());
-    if orders.guardian.is_some() && orders.guardian != parent {
+    if orders.guardian.is_some() && orders.guardian != parent() {
         return Err(Refusal::internal("the guardian is gone"));
     }
     Ok(())
 }
 
+fn parent() -> Option<i32> {
+    rustix::process::getppid().map(|pid| pid.as_raw_nonzero().get())
+}
+
 fn prepare(orders: &Orders, link: Link) -> Result<Prepared, (Refusal, Link)> {
     let ready = (|| {
         // Before any thread starts: all inherit the mask.
-        let signals =
-            Signals::listen(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGXFSZ, GUARDIAN_GONE])
-                .map_err(Refusal::internal)?;
+        let signals = Signals::listen(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP, GUARDIAN_GONE])
+            .map_err(Refusal::internal)?;
         become_subreaper().map_err(Refusal::internal)?;
         let lock = adopt(orders.lock).map_err(Refusal::internal)?;
         sign(&lock);
@@ -166,6 +188,8 @@ fn prepare(orders: &Orders, link: Link) -> Result<Prepared, (Refusal, Link)> {
                 past,
                 link,
                 signals,
+                guardian: orders.guardian,
+                detached: orders.request.detached,
                 _lock: lock,
             })
         }
@@ -186,13 +210,6 @@ fn enter(cwd: &Path) -> Result<(), Refusal> {
         Refusal::bad(format!("cannot enter {}, where this run's jobs run: {error}", cwd.display()))
             .hinted(Some("put that directory back, then resume".to_owned()))
     })
-}
-
-/// Jobs open many files, and so do we; the soft limit is a leftover of old times.
-fn raise_descriptor_limit() {
-    let limit = getrlimit(Resource::Nofile);
-    // Not being able to raise it is no reason to stop.
-    let _ = setrlimit(Resource::Nofile, Rlimit { current: limit.maximum, maximum: limit.maximum });
 }
 
 fn find_machine(plan: &Plan, request: &StartRequest, link: &Link) -> Result<Machine, Refusal> {
@@ -335,7 +352,8 @@ fn finish_belatedly(journal: Journal, past: &RunState) {
     let counts = past.counts;
     let (succeeded, failed, skipped) = (counts.succeeded, counts.failed, counts.skipped);
     let seconds = past.last.unwrap_or_default().since(past.engine_started.unwrap_or_default()).as_seconds();
-    journal.append(Clock::unix(), Event::RunFinished { succeeded, failed, skipped, seconds });
+    journal
+        .append(Clock::unix(), Event::RunFinished { succeeded, failed, skipped, seconds, exit_code: None });
     // If it cannot be written now, the next one says it.
     journal.close(Duration::from_secs(5));
 }

@@ -22,6 +22,8 @@ pub(super) enum Alarm {
     Standbys,
     /// Time to see how much standbys have printed.
     StandbysPrint,
+    /// The front is gone, and we should be too.
+    Abandoned,
     /// `--wait` is over.
     WaitedEnough,
     /// Time to reap and end what no running job owns.

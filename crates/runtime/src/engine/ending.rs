@@ -4,20 +4,20 @@
 //! tells whether anything is left. What is left first gets a moment to end by itself, then TERM, the stage's grace,
 //! then KILL until nothing is left.
 
+mod adopted;
+
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
 
 use gpulane_core::{Manner, Remains};
 use gpulane_model::{Attempt, JobId, Millis, ProcessExit};
-use rustix::process::{
-    Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, WaitOptions, pidfd_open, waitid, waitpid,
-};
+use rustix::process::{Pid, PidfdFlags, Signal, WaitId, WaitIdOptions, pidfd_open, waitid};
 
 use super::leftovers;
 use crate::process::spawn::Spawned;
 use crate::process::subreaper::Children;
-use crate::process::tree::{self, Mark, Process, Table};
+use crate::process::tree::{self, Process, Table};
 
 /// Helpers such as Python's resource tracker end by themselves right after their parent.
 const SETTLE: Millis = Millis(300);
@@ -342,90 +342,6 @@ impl Roster {
         }
         Table::read().closure(&roots)
     }
-
-    /// Ends what belongs to a job that has already ended, and reaps what has. `true` while any orphan lives.
-    pub(super) fn sweep(&mut self) -> bool {
-        let orphans = self.orphans();
-        let strays: Vec<Pid> =
-            orphans.iter().filter(|(pid, owner)| self.is_stray(*pid, *owner)).map(|(pid, _)| *pid).collect();
-        if !strays.is_empty() {
-            for process in Table::read().closure(&strays) {
-                tree::signal(&process, Signal::KILL);
-            }
-        }
-        !orphans.is_empty()
-    }
-
-    /// Bears this run's tag, but no running job is its owner. What bears none, or cannot be told yet, may be anybody's who is
-    /// there.
-    fn is_stray(&self, pid: Pid, owner: Owner) -> bool {
-        let nobody_is_there = self.running.is_empty() && self.standbys.is_empty();
-        match owner {
-            Owner::Nobody => nobody_is_there || tree::tag_of(pid).is_some_and(|tag| tag.run == self.run),
-            Owner::Unclear => nobody_is_there,
-            _ => false,
-        }
-    }
-
-    /// Our living children that are no job's main process, each with its job where that can be told.
-    fn orphans(&mut self) -> Vec<(Pid, Owner)> {
-        let mut orphans = Vec::new();
-        for pid in self.living_orphans() {
-            let known = self.adopted.get(&pid).copied().filter(|job| self.running.contains_key(job));
-            orphans.push((pid, known.map_or_else(|| self.owner(pid), Owner::Job)));
-        }
-        if self.adopted.is_empty() && orphans.is_empty() {
-            return orphans;
-        }
-        let living: HashSet<Pid> = orphans.iter().map(|(pid, _)| *pid).collect();
-        self.adopted.retain(|pid, _| living.contains(pid));
-        self.adopted.extend(orphans.iter().filter_map(|(pid, owner)| Some((*pid, owner.job()?))));
-        orphans
-    }
-
-    /// Whatever one that ended left behind becomes ours only then, so the list is read until nothing more has ended.
-    fn living_orphans(&self) -> Vec<Pid> {
-        loop {
-            let mut reaped = false;
-            let mut living = self.children.read();
-            living.retain(|pid| !self.spared.contains(pid));
-            living.retain(|pid| {
-                let ended = !self.mains.contains_key(pid) && has_ended(*pid);
-                reaped |= ended;
-                !ended && !self.mains.contains_key(pid)
-            });
-            if !reaped {
-                return living;
-            }
-        }
-    }
-
-    /// By session, which a daemon leaves, or by environment, which it usually keeps.
-    fn owner(&self, pid: Pid) -> Owner {
-        let session = tree::look(pid).and_then(|process| Pid::from_raw(process.session));
-        let by_session = self.running.iter().find(|(_, running)| Some(running.pid) == session);
-        if let Some((job, _)) = by_session {
-            return Owner::Job(*job);
-        }
-        if session.is_some_and(|session| self.standbys.contains_key(&session)) {
-            return Owner::Standby;
-        }
-        let tag = match tree::mark_of(pid) {
-            Mark::Of(tag) if tag.run == self.run => tag,
-            Mark::Of(_) | Mark::Nobody => return Owner::Nobody,
-            Mark::Unclear => return Owner::Unclear,
-        };
-        let same = |running: &Running| running.names.name == tag.job && running.attempt.0 == tag.attempt;
-        let was = |running: &Running| tag.attempt == 0 && running.names.alias.as_ref() == Some(&tag.job);
-        let job = self.running.iter().find(|(_, running)| same(running) || was(running));
-        match job {
-            Some((job, _)) => Owner::Job(*job),
-            None if tag.attempt == 0 && self.standbys.values().any(|known| *known == tag.job) => {
-                Owner::Standby
-            }
-            None => Owner::Nobody,
-        }
-    }
 }
 
 impl Owner {
@@ -464,11 +380,6 @@ pub(super) fn reap(pidfd: &OwnedFd) -> io::Result<Option<ProcessExit>> {
         (Some(code), _) => ProcessExit::Code(code),
         (None, signal) => ProcessExit::Signal(signal.unwrap_or(0)),
     }))
-}
-
-/// Takes an adopted process that has ended off the process table.
-fn has_ended(pid: Pid) -> bool {
-    !matches!(waitpid(Some(pid), WaitOptions::NOHANG), Ok(None))
 }
 
 #[cfg(test)]

@@ -34,6 +34,8 @@ const LEAVE: Millis = Millis::seconds(30);
 const STUCK: Millis = Millis::seconds(20);
 /// A word is never longer; more without an end of line is garbage.
 const LONGEST: usize = 16 << 20;
+/// How often its pipe is read in a row.
+const MOST_READS: u32 = 64;
 
 /// Every map's feeder.
 pub(super) struct Feeders {
@@ -240,7 +242,8 @@ impl Feeders {
 impl Live {
     fn read(&mut self) -> Vec<FeederWord> {
         let mut buffer = [0; 1 << 14];
-        loop {
+        // More than a pipe holds. Where it is filled again meanwhile, the rest is heard in the next round.
+        for _ in 0..MOST_READS {
             match rustix::io::read(&self.words, &mut buffer) {
                 Ok(0) => {
                     self.silent = true;

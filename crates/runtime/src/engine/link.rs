@@ -1,6 +1,6 @@
 //! The engine's side of its connection to the front. The front may be gone or slow: nothing here ever blocks.
 
-use std::io::{Read, Write};
+use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::net::UnixStream;
 
@@ -48,7 +48,12 @@ impl Link {
                     let text = String::from_utf8_lossy(&buffer[..read]);
                     signals.extend(text.lines().filter_map(|line| line.parse::<i32>().ok()));
                 }
-                Err(_) => return signals,
+                Err(error) => {
+                    // Any other error would be told again and again.
+                    let later = [io::ErrorKind::WouldBlock, io::ErrorKind::Interrupted];
+                    self.closed |= !later.contains(&error.kind());
+                    return signals;
+                }
             }
         }
     }

@@ -17,6 +17,7 @@ mod mps;
 mod on_feeders;
 mod on_gpus;
 mod on_outputs;
+mod on_requests;
 mod on_standbys;
 mod on_starts;
 mod publish;

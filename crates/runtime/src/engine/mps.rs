@@ -19,6 +19,7 @@ use rustix::process::{
 };
 
 use crate::process::image::{CStrings, Image, PointerArray, c_path, find_program, is_executable};
+use crate::process::signals::reap_within;
 use crate::process::spawn::{Spawned, Spawner};
 use crate::process::tree::{self, Process, Table};
 
@@ -191,7 +192,8 @@ impl Mps {
         if !ended.is_some_and(|pidfd| ends_within(&pidfd, QUIT.saturating_sub(begun.elapsed()))) {
             let _ = child.kill();
         }
-        let _ = child.wait();
+        // One that is stuck in the driver is left to the sweep for orphans.
+        reap_within(&mut child, KILL);
     }
 
     fn ends_by(&self, signal: Signal, patience: Duration) -> bool {

@@ -14,7 +14,7 @@ use rustix::buffer::spare_capacity;
 use rustix::event::{Timespec, epoll};
 use rustix::process::Pid;
 
-use super::begin::{GUARDIAN_GONE, Prepared};
+use super::begin::Prepared;
 use super::clock::{Alarm, Clock};
 use super::ending::{Look, Roster};
 use super::environment::Start;
@@ -33,6 +33,8 @@ use crate::experience::Experience;
 const SWEEP: Millis = Millis::seconds(5);
 /// How long the last records may take to reach the disk before we say that they did not.
 const LAST_WORDS: Duration = Duration::from_secs(10);
+/// How long we wait at the end for what does not end by SIGKILL; the guardian waits on.
+const SOON: Duration = Duration::from_secs(1);
 
 /// Lanes that may come free at once; each job made ready holds two descriptors.
 const MOST_AHEAD: usize = 16;
@@ -58,7 +60,7 @@ pub(super) struct Reactor<'a> {
     journal: Journal,
     pub(super) epoll: OwnedFd,
     /// Rung when there is a request; `None` where FIFOs cannot be had.
-    bell: Option<OwnedFd>,
+    pub(super) bell: Option<OwnedFd>,
     pub(super) launchpad: Launchpad,
     /// Processes that wait for a job.
     pub(super) standbys: Standbys,
@@ -236,51 +238,6 @@ impl<'a> Reactor<'a> {
         }
     }
 
-    fn on_link(&mut self) {
-        for signal in self.prepared.link.signals() {
-            self.on_signal(signal);
-        }
-        if self.prepared.link.is_closed() {
-            // The front is gone. Attached, the guardian is about to end us; detached, nobody will speak again.
-            let _ = epoll::delete(&self.epoll, &self.prepared.link);
-        }
-    }
-
-    /// Once: end gently, resumable. Again: end now.
-    fn on_signal(&mut self, signal: i32) {
-        let (name, code) = match signal {
-            libc::SIGINT => ("SIGINT", ExitCode::Interrupted),
-            GUARDIAN_GONE => ("the guardian was killed", ExitCode::Internal),
-            libc::SIGHUP => ("SIGHUP", ExitCode::Terminated),
-            libc::SIGTERM => ("SIGTERM", ExitCode::Terminated),
-            // SIGXFSZ: the write that caused it says so too, as an error.
-            _ => return,
-        };
-        self.publisher.hurry();
-        let again = self.interrupted.is_some();
-        self.interrupted.get_or_insert(code);
-        self.feed(Input::Interrupted { because: name.to_owned(), now: again || signal == GUARDIAN_GONE });
-    }
-
-    fn take_requests(&mut self) {
-        if let Some(bell) = &self.bell {
-            while rustix::io::read(bell, &mut [0u8; 64]).is_ok_and(|read| read > 0) {}
-        }
-        for request in control::take(&self.prepared.dir) {
-            let control::Request::Cancel(names) = request;
-            let plan = &self.prepared.plan;
-            let jobs: Vec<JobId> = plan.job_ids().filter(|id| names.contains(&plan.job_name(*id))).collect();
-            // Names that match nothing must not turn into "all".
-            if names.is_empty() || !jobs.is_empty() {
-                if names.is_empty() {
-                    self.publisher.hurry();
-                }
-                self.publisher.hurry_jobs(&jobs);
-                self.feed(Input::CancelRequested { jobs });
-            }
-        }
-    }
-
     fn on_alarm(&mut self, alarm: Alarm) {
         match alarm {
             // Its processes ended in time; that its memory takes longer is not its fault.
@@ -291,6 +248,8 @@ impl<'a> Reactor<'a> {
             Alarm::Standbys => self.on_standbys_alarm(),
             Alarm::StandbysPrint => self.on_standbys_print(),
             Alarm::WaitedEnough => self.on_waited_enough(),
+            // The guardian cannot do it: it is held by a debugger, or frozen.
+            Alarm::Abandoned => self.on_signal(libc::SIGHUP),
             Alarm::Feeder(stage) => self.press_feeder(stage),
             Alarm::Ending(job) => {
                 let look = self.roster_attempt(job, Roster::look);
@@ -397,9 +356,28 @@ impl<'a> Reactor<'a> {
         }
     }
 
-    pub(super) fn record(&mut self, event: Event) {
+    pub(super) fn record(&mut self, mut event: Event) {
         self.learn_from(&event);
+        match &mut event {
+            Event::RunFinished { exit_code, .. } => *exit_code = Some(self.code_of_finished().code()),
+            Event::RunInterrupted { exit_code, .. } => {
+                // Without a signal it is GPUs that are missing.
+                *exit_code = Some(self.interrupted.unwrap_or(ExitCode::NoResources).code());
+            }
+            _ => {}
+        }
         self.journal.append(Clock::unix(), event);
+    }
+
+    /// Of a run in which every job has ended.
+    fn code_of_finished(&self) -> ExitCode {
+        let counts = self.core.counts();
+        match () {
+            () if self.maps.were_refused() => ExitCode::BadInput,
+            () if counts.failed + counts.skipped > 0 => ExitCode::SomeFailed,
+            () if self.maps.items_failed || !self.core.maps_are_complete() => ExitCode::SomeFailed,
+            () => ExitCode::Success,
+        }
     }
 
     /// Everything has ended. The last records go to the disk, then the run is given back.
@@ -409,18 +387,17 @@ impl<'a> Reactor<'a> {
         // Ended in order, so that its memory is back when we are gone.
         self.sharing.mps.take();
         self.sharing.experience.keep();
-        let counts = self.core.counts();
         let code = match self.outcome {
             Some(Outcome::NoGpus) => ExitCode::NoResources,
             Some(Outcome::Interrupted) => self.interrupted.unwrap_or(ExitCode::Interrupted),
-            _ if self.maps.were_refused() => ExitCode::BadInput,
-            _ if counts.failed + counts.skipped > 0 => ExitCode::SomeFailed,
-            _ if self.maps.items_failed || !self.core.maps_are_complete() => ExitCode::SomeFailed,
-            _ => ExitCode::Success,
+            _ => self.code_of_finished(),
         };
         // A journal that was deleted will not come back.
         let patience = if self.prepared.dir.journal_file().exists() { LAST_WORDS } else { Duration::ZERO };
-        if !self.journal.close(patience) {
+        let written = self.journal.close(patience);
+        // Where the guardian lives, it does the same once more; where it was killed, nobody else would.
+        self.roster.end_all_children(if self.prepared.guardian_lives() { SOON } else { LAST_WORDS });
+        if !written {
             self.prepared
                 .link
                 .note("the last events could not be written to the journal; `resume` sets that right");

@@ -15,10 +15,12 @@ use gpulane_model::{Decode, FEEDER};
 use serde::{Deserialize, Serialize};
 
 use super::begin::Begun;
-use crate::process::signals::unblocked;
+use crate::process::signals::{reap_within, unblocked};
 
 /// What a trial may take: a file that never answers crashes nothing.
 const PATIENCE: Duration = Duration::from_mins(1);
+/// What one that was killed may take to be gone.
+const KILLED: Duration = Duration::from_secs(2);
 /// Signals of a program that went wrong by itself.
 const CRASHES: [i32; 5] = [libc::SIGSEGV, libc::SIGBUS, libc::SIGABRT, libc::SIGILL, libc::SIGFPE];
 /// Where it is kept how items are decoded, which the model's class may decide: a trial must do the same.
@@ -119,7 +121,8 @@ fn crashes(item: &Item, begun: &Begun) -> Option<i32> {
         }
     }
     let _ = child.kill();
-    let _ = child.wait();
+    // Stuck in a disk that does not answer, it outlives that; it ends with this process.
+    reap_within(&mut child, KILLED);
     None
 }
 

@@ -38,6 +38,10 @@ const TICK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 const NEWS: usize = 256;
 /// Idle workers are told to wait, and answer, this often: a sign of life on both sides.
 const WAVE: Duration = Duration::from_secs(5);
+/// Connections taken in a row before others get their turn.
+const MOST_ACCEPTED: u32 = 64;
+/// How long nobody is taken after that failed.
+const DEAF: Duration = Duration::from_secs(1);
 
 /// Figures of this feeder's time that are not kept by anyone else.
 #[derive(Debug, Default)]
@@ -78,6 +82,8 @@ pub(super) struct Hub {
     pub(super) prospects: Arc<Mutex<Prospects>>,
     pub(super) workers: BTreeMap<WorkerId, Connection>,
     next_worker: u64,
+    /// When workers could not be taken for want of descriptors; they wait until then.
+    deaf_since: Option<Instant>,
     /// What is in each slot that is not settled.
     pub(super) slots: HashMap<u32, Filled>,
     /// Ring and loaders, once a worker has said what it takes.
@@ -140,6 +146,7 @@ impl Hub {
             prospects,
             workers: BTreeMap::new(),
             next_worker: 0,
+            deaf_since: None,
             slots: HashMap::new(),
             flow: None,
             live,
@@ -195,13 +202,39 @@ impl Hub {
     }
 
     fn accept(&mut self) {
-        while let Ok((stream, _)) = self.listener.accept() {
+        for _ in 0..MOST_ACCEPTED {
+            let stream = match self.listener.accept() {
+                Ok((stream, _)) => stream,
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // Gone before it was its turn.
+                Err(error)
+                    if [io::ErrorKind::ConnectionAborted, io::ErrorKind::Interrupted]
+                        .contains(&error.kind()) =>
+                {
+                    continue;
+                }
+                // Out of descriptors or memory. Whoever waits would wake us at once, again and again.
+                Err(_) => {
+                    let _ = epoll::delete(&self.epoll, &self.listener);
+                    self.deaf_since = Some(Instant::now());
+                    return;
+                }
+            };
             let id = WorkerId(self.next_worker);
             self.next_worker += 1;
             let Ok(connection) = Connection::new(stream) else { continue };
             if watch(&self.epoll, &connection, WORKERS + id.0).is_ok() {
                 self.workers.insert(id, connection);
             }
+        }
+    }
+
+    /// Listens for workers again where that had to rest.
+    fn accept_again(&mut self, now: Instant) {
+        if self.deaf_since.is_some_and(|since| now.duration_since(since) >= DEAF)
+            && watch(&self.epoll, &self.listener, LISTENER).is_ok()
+        {
+            self.deaf_since = None;
         }
     }
 
@@ -258,6 +291,7 @@ impl Hub {
             self.waved = now;
             self.wave();
         }
+        self.accept_again(now);
         self.tune(now);
         if self.writing.has_died() {
             self.end = Some(End::Stopped(

@@ -27,6 +27,7 @@ use std::sync::Arc;
 
 use gpulane_model::{ExitCode, FeederWord};
 
+use crate::process::inherited::raise_descriptor_limit;
 use crate::process::signals::Signals;
 use hub::Hub;
 use orders::FeederOrders;
@@ -50,6 +51,7 @@ fn feed() -> io::Result<u8> {
     let _ = rustix::thread::set_name(c"lane-feeder");
     let signals =
         Signals::listen(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGQUIT, libc::SIGPIPE])?;
+    raise_descriptor_limit();
     let telling = Arc::new(Telling::default());
     // First of all: workers that connect wait in line while the items are listed, however long that takes.
     let opened = begin::ask(&orders).and_then(|asked| {

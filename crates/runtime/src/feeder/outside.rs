@@ -22,7 +22,7 @@ use rustix::process::{Pid, Signal};
 
 use super::begin::Task;
 use super::flow::ring_frame;
-use crate::process::signals::unblocked;
+use crate::process::signals::{reap_within, unblocked};
 use crate::process::tree::{self, Process};
 
 /// Importing the model's libraries on a cold disk takes long.
@@ -308,7 +308,8 @@ impl Seat {
         }
         if wait(&mut process, grace).is_none() {
             let _ = process.kill();
-            let _ = process.wait();
+            // Stuck in a disk that does not answer, it outlives that; it ends with this process.
+            reap_within(&mut process, SOON);
         }
         None
     }

@@ -5,7 +5,10 @@
 
 pub(crate) mod descriptors;
 pub(crate) mod image;
+pub(crate) mod inherited;
+pub(crate) mod proc_mount;
 pub(crate) mod signals;
 pub(crate) mod spawn;
+pub(crate) mod stack;
 pub(crate) mod subreaper;
 pub(crate) mod tree;

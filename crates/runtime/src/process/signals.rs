@@ -5,20 +5,31 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd, OwnedFd};
 use std::os::unix::process::CommandExt;
-use std::process::Command;
+use std::process::{Child, Command};
+use std::time::{Duration, Instant};
 
-/// Has the command's process start with no signal blocked, and get `death` when the thread that starts it ends. What blocks signals to
-/// read them as data would hand that on: a program that never sees TERM.
+use super::inherited::{Beginning, stays_ignored};
+
+/// Has the command's process begin as a job does, with default signals and an empty mask, and get `death` when the thread that starts
+/// it ends. What blocks signals to read them as data would hand that on: a program that never sees TERM.
 pub(crate) fn unblocked(command: &mut Command, death: libc::c_int) -> &mut Command {
-    // SAFETY: both are async-signal-safe system calls, made by the child alone between fork and exec.
+    let beginning = Beginning::of_jobs();
+    // SAFETY: plain system calls, made by the child alone between fork and exec.
     unsafe {
         command.pre_exec(move || {
-            let mut none = std::mem::MaybeUninit::uninit();
-            libc::sigemptyset(none.as_mut_ptr());
-            libc::sigprocmask(libc::SIG_SETMASK, none.as_ptr(), std::ptr::null_mut());
+            beginning.apply();
             libc::prctl(libc::PR_SET_PDEATHSIG, death);
             Ok(())
         })
+    }
+}
+
+/// Waits for the end of a child that was killed, and takes it off the process table. Gives up after a time: one that is stuck in the
+/// kernel outlives SIGKILL.
+pub(crate) fn reap_within(child: &mut Child, patience: Duration) {
+    let until = Instant::now() + patience;
+    while matches!(child.try_wait(), Ok(None)) && Instant::now() < until {
+        std::thread::sleep(Duration::from_millis(1));
     }
 }
 
@@ -28,13 +39,14 @@ pub(crate) struct Signals {
 }
 
 impl Signals {
-    /// Blocks `signals` for this thread and those it starts, and opens a descriptor to read them from.
+    /// Blocks `signals` for this thread and those it starts, and opens a descriptor to read them from. Those that `nohup` has us
+    /// ignore are left out: they would be read all the same.
     pub(crate) fn listen(signals: &[libc::c_int]) -> io::Result<Self> {
         let mut set = std::mem::MaybeUninit::uninit();
         // SAFETY: sigemptyset initialises the set before anything reads it; the other calls only read it.
         let fd = unsafe {
             libc::sigemptyset(set.as_mut_ptr());
-            for signal in signals {
+            for signal in signals.iter().filter(|signal| !stays_ignored(**signal)) {
                 libc::sigaddset(set.as_mut_ptr(), *signal);
             }
             libc::pthread_sigmask(libc::SIG_BLOCK, set.as_ptr(), std::ptr::null_mut());

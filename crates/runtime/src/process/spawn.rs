@@ -10,6 +10,7 @@ use std::os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd, RawFd};
 use rustix::process::Pid;
 
 use super::image::Image;
+use super::inherited::Beginning;
 
 /// The child runs a handful of system calls on this stack before exec replaces it.
 const STACK: usize = 32 * 1024;
@@ -20,6 +21,7 @@ pub(crate) struct Spawner {
     stack: Box<[u128]>,
     /// Our own id, which a child checks its parent against.
     me: libc::pid_t,
+    beginning: Beginning,
 }
 
 /// A process just started.
@@ -41,7 +43,7 @@ struct ChildOrders {
     keep: *const RawFd,
     kept: usize,
     parent: libc::pid_t,
-    signals: libc::sigset_t,
+    beginning: Beginning,
     /// Set by the child if it could not become the program.
     error: libc::c_int,
 }
@@ -49,11 +51,12 @@ struct ChildOrders {
 impl Spawner {
     pub(crate) fn new() -> Self {
         let me = rustix::process::getpid().as_raw_nonzero().get();
-        Self { stack: vec![0; STACK / size_of::<u128>()].into_boxed_slice(), me }
+        let stack = vec![0; STACK / size_of::<u128>()].into_boxed_slice();
+        Self { stack, me, beginning: Beginning::of_jobs() }
     }
 
-    /// Starts `image` in a session of its own, stdin as ours (`/dev/null`), stdout and stderr to the given files, and
-    /// with the descriptors `keep` open. The error is that of the system call that failed, `execve` included.
+    /// Starts `image` in a session of its own, with default signals and an empty mask, stdin as ours (`/dev/null`), stdout and
+    /// stderr to the given files, and with the descriptors `keep` open. The error is that of the system call that failed, `execve` included.
     pub(crate) fn spawn(
         &mut self,
         image: &Image<'_>,
@@ -70,7 +73,7 @@ impl Spawner {
             keep: keep.as_ptr(),
             kept: keep.len(),
             parent: self.me,
-            signals: no_signals(),
+            beginning: self.beginning,
             error: 0,
         };
         let mut pidfd: RawFd = -1;
@@ -104,15 +107,6 @@ impl Spawner {
     }
 }
 
-fn no_signals() -> libc::sigset_t {
-    let mut set = std::mem::MaybeUninit::uninit();
-    // SAFETY: sigemptyset initialises the set it is given.
-    unsafe {
-        libc::sigemptyset(set.as_mut_ptr());
-        set.assume_init()
-    }
-}
-
 /// Becomes the job. Only async-signal-safe calls, no allocation, no panic: the parent's memory is in use.
 extern "C" fn child_main(orders: *mut libc::c_void) -> libc::c_int {
     // SAFETY: `orders` is the suspended parent's `ChildOrders`; every pointer in it is valid until exec. The calls
@@ -134,9 +128,8 @@ extern "C" fn child_main(orders: *mut libc::c_void) -> libc::c_int {
             }
         }
         if !failed {
-            // Rust ignores SIGPIPE and the engine blocks what it reads by signalfd; a job gets neither.
-            libc::signal(libc::SIGPIPE, libc::SIG_DFL);
-            libc::sigprocmask(libc::SIG_SETMASK, &raw const (*orders).signals, std::ptr::null_mut());
+            let beginning = &raw const (*orders).beginning;
+            (*beginning).apply();
             libc::execve((*orders).program, (*orders).argv, (*orders).envp);
         }
         (&raw mut (*orders).error).write_volatile(*libc::__errno_location());

@@ -10,7 +10,7 @@ use rustix::process::{Pid, Signal, pidfd_send_signal};
 use super::super::ending::reap;
 use super::memory::{self, Host};
 use super::speech::{self, Word};
-use super::{Handed, Stand, Standby, Standbys, Useless, Why};
+use super::{Handed, MOST_WORDS, Stand, Standby, Standbys, Useless, Why};
 
 /// A stage whose standbys end by themselves so often, with none that became a job in between, has none any more.
 pub(super) const MOST_DEATHS: u32 = 5;
@@ -168,8 +168,8 @@ impl Standbys {
     /// What it said before it ended. That its socket is closed means nothing then.
     fn hear_last(&mut self, number: u32) -> Option<Useless> {
         let standby = self.waiting.get(&number).filter(|standby| standby.stand.is_of_use())?;
-        while let Some(word) = speech::hear(&standby.socket) {
-            match word {
+        for _ in 0..MOST_WORDS {
+            match speech::hear(&standby.socket)? {
                 Word::Failed(why) => {
                     return Some(Useless { stage: standby.mould.stage, why: Why::Import(why) });
                 }

@@ -34,6 +34,8 @@ use speech::Word;
 const PATIENCE: Millis = Millis::seconds(5);
 /// So many of a stage import at once before it is known how large they are.
 const SOUNDING: usize = 4;
+/// A standby has three words to say; more than this many in a row are heard in turn with others.
+const MOST_WORDS: u32 = 16;
 
 /// What a standby is made for. One fits a start exactly if these are equal: then its environment is the one that the job would
 /// have got, but for the names that are the job's own.
@@ -373,7 +375,8 @@ impl Standbys {
     /// One has said something: what the core should know of it.
     pub(super) fn hear(&mut self, number: u32, now: Millis) -> Option<Useless> {
         self.stirred = true;
-        loop {
+        // Whoever has more to say than a standby has words is heard again in the next round.
+        for _ in 0..MOST_WORDS {
             let (socket, stage) = match (self.waiting.get(&number), self.handed.get(&number)) {
                 (Some(standby), _) => (&standby.socket, standby.mould.stage),
                 (_, Some(handed)) => (&handed.socket, handed.stage),
@@ -424,6 +427,7 @@ impl Standbys {
                 }
             }
         }
+        None
     }
 }
 

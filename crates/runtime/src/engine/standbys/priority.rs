@@ -12,6 +12,8 @@ use rustix::process::{Pid, getpriority_process, setpriority_pgrp, setpriority_pr
 
 /// How much nicer than a job.
 const NICER: i32 = 19;
+/// A minute's worth.
+const MOST_TRIES: u32 = 1000;
 
 /// What can be done about priorities here.
 #[derive(Clone, Copy, Debug, Default)]
@@ -63,10 +65,13 @@ fn set_session(pid: Pid, nice: i32) -> io::Result<()> {
     OpenOptions::new().write(true).open(path)?.write_all(nice.to_string().as_bytes())
 }
 
-/// Without the rights of root, Linux does this ten times a second at most, for all who ask. Over when it is done, or the process is
-/// gone.
+/// Without the rights of root, Linux does this ten times a second at most, for all who ask. Over when it is done, the process is
+/// gone, or so many others ask that it must stay as it is.
 fn insist(pid: Pid) {
-    while matches!(set_session(pid, 0), Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
+    for _ in 0..MOST_TRIES {
+        if !matches!(set_session(pid, 0), Err(error) if error.kind() == io::ErrorKind::WouldBlock) {
+            return;
+        }
         std::thread::sleep(Duration::from_millis(60));
     }
 }
