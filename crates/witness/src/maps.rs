@@ -1,8 +1,12 @@
 //! The memory map of a process: what lies at an address, and who else has it.
 
+use std::io;
 use std::path::Path;
 
 use crate::proc_files::read;
+
+/// Where named pieces of shared memory and semaphores are.
+const SHM: &str = "/dev/shm/";
 
 /// One mapping.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -44,11 +48,29 @@ impl Mapping {
         (self.start..self.end).contains(&address)
     }
 
-    /// Whether a process that does not have it yet may come and open it by its name.
-    pub(crate) fn has_name(&self) -> bool {
-        // Memory of System V has no name in a file system, but a key or a number.
-        self.path.starts_with("/SYSV")
-            || !self.path.ends_with(" (deleted)") && !self.path.starts_with("/memfd:")
+    /// The name by which a process that does not have it yet may come and open it; `None`: there is no such name. Beside `root`, the
+    /// root folder of the process, nobody else's view of the files matters.
+    pub(crate) fn name(&self, root: &Path) -> Option<String> {
+        let path = self.path.strip_suffix(" (deleted)");
+        match path {
+            // Memory of System V has no name in a file system, but a key or a number.
+            Some(path) if path.starts_with("/SYSV") => Some(path.to_owned()),
+            Some(path) if path == "/dev/zero" || path.starts_with("/memfd:") => None,
+            // A semaphore gets its name as a second one, so that the first being gone says nothing.
+            Some(path) if path.starts_with(SHM) => {
+                self.other_name(root).unwrap_or_else(|| Some(path.to_owned()))
+            }
+            Some(path) => Some(path.to_owned()),
+            None => Some(self.path.clone()),
+        }
+    }
+
+    /// Another name of the same file in `/dev/shm`.
+    fn other_name(&self, root: &Path) -> io::Result<Option<String>> {
+        use std::os::unix::fs::DirEntryExt;
+        let mut files = std::fs::read_dir(root.join(SHM.trim_start_matches('/')))?.filter_map(Result::ok);
+        let same = files.find(|file| file.ino() == self.file.1);
+        Ok(same.map(|file| format!("{SHM}{}", file.file_name().to_string_lossy())))
     }
 }
 
@@ -58,13 +80,20 @@ mod tests {
 
     #[test]
     fn a_line_is_read() {
-        let semaphore =
-            parse("7f1c00000000-7f1c00001000 rw-s 00000000 00:19 1041    /dev/shm/sem.mp-x (deleted)")
-                .unwrap();
-        assert!(semaphore.shared && semaphore.writable && !semaphore.has_name());
-        assert_eq!(semaphore.file, ("00:19".to_owned(), 1041));
+        let semaphore = parse(
+            "7f1c00000000-7f1c00001000 rw-s 00000000 00:19 4294967295999    /dev/shm/sem.mp-x (deleted)",
+        )
+        .unwrap();
+        assert!(semaphore.shared && semaphore.writable);
+        assert_eq!(semaphore.name(Path::new("/")), None, "no such number there");
+        assert!(semaphore.name(Path::new("/nonexistent")).is_some(), "not to be seen");
+        assert_eq!(semaphore.file, ("00:19".to_owned(), 4_294_967_295_999));
         assert!(semaphore.contains(0x7f1c_0000_0fff) && !semaphore.contains(0x7f1c_0000_1000));
-        assert!(parse("7f1c-7f2c rw-s 00000000 00:01 32769    /SYSV00000000 (deleted)").unwrap().has_name());
+        let named = |line: &str| parse(line).unwrap().name(Path::new("/")).is_some();
+        assert!(named("7f1c-7f2c rw-s 00000000 00:01 32769    /SYSV00000000 (deleted)"));
+        assert!(named("7f1c-7f2c rw-s 00000000 00:01 7    /dev/shm/x"));
+        assert!(!named("7f1c-7f2c rw-s 00000000 00:01 7    /dev/zero (deleted)"));
+        assert!(!named("7f1c-7f2c rw-s 00000000 00:01 7    /memfd:x (deleted)"));
         let heap = parse("55d0-55f0 rw-p 00000000 00:00 0").unwrap();
         assert!(!heap.shared && heap.path.is_empty() && heap.file.1 == 0);
         assert!(parse("rubbish").is_none());

@@ -17,7 +17,7 @@ pub enum Source {
         /// What ties them.
         tie: Tie,
     },
-    /// The end of one of these child processes.
+    /// The end of one of these processes.
     Exit(Vec<u32>),
     /// Any thread of any of these processes: all that have the other end of it.
     Processes {
@@ -65,8 +65,8 @@ impl fmt::Display for Source {
             Self::OwnThreads => to.write_str("another thread of its process"),
             Self::Thread { tid, tie } => write!(to, "thread {tid} {tie}"),
             Self::Exit(pids) => match pids[..] {
-                [pid] => write!(to, "child {pid} to end"),
-                _ => write!(to, "one of its children to end: {}", listed(pids)),
+                [pid] => write!(to, "process {pid} to end"),
+                _ => write!(to, "one of the processes {} to end", listed(pids)),
             },
             Self::Processes { pids, what } => match pids[..] {
                 [] => write!(to, "{what}, whose other end nobody has any more"),

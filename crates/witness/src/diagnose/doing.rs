@@ -139,8 +139,23 @@ pub(crate) fn doing(thread: &ThreadEvidence) -> Doing {
         'D' => Doing::Uninterruptible,
         'R' => Doing::Running,
         'Z' | 'X' => Doing::Ended,
+        _ if is_helper(thread) => Doing::Idle,
         _ => by_function(thread).unwrap_or_else(|| by_call(thread)),
     }
+}
+
+/// Processes and threads of loky (joblib) that wait for work or keep account, with nothing of anybody else's further in.
+const HELPERS: [(&str, &str); 3] = [
+    ("/loky/backend/resource_tracker.py", "main"),
+    ("/loky/process_executor.py", "_process_worker"),
+    ("/loky/process_executor.py", "wait_result_broken_or_wakeup"),
+];
+
+fn is_helper(thread: &ThreadEvidence) -> bool {
+    let innermost = thread.frames.iter().find(|frame| !frame.is_standard());
+    innermost.is_some_and(|frame| {
+        HELPERS.iter().any(|(file, function)| frame.file.ends_with(file) && frame.bare() == *function)
+    })
 }
 
 /// What this thread does, with what is known of its process: programs that start others and have no more to do than to wait
@@ -159,6 +174,14 @@ pub(crate) fn doing_in(evidence: &Evidence, process: &ProcessEvidence, thread: &
 
 /// Calls that wait for any signal, that of a child's end among them.
 const SIGNAL_WAITS: [&str; 3] = ["rt_sigsuspend", "rt_sigtimedwait", "pause"];
+
+/// In a pipe that has a name, a FIFO.
+fn in_pipe(thread: &ThreadEvidence) -> bool {
+    thread
+        .wchan
+        .as_deref()
+        .is_some_and(|function| function.contains("pipe_read") || function.contains("pipe_write"))
+}
 
 /// Where the kernel waits for the other end of a FIFO.
 fn is_fifo_open(function: &str) -> bool {
@@ -207,8 +230,8 @@ fn by_call(thread: &ThreadEvidence) -> Doing {
         "sendto" | "sendmsg" => Doing::SocketWrite,
         // What is connected to a socket waits for the other side, also where that is its stdin.
         "read" | "readv" | "poll" | "ppoll" if wait.fd == Some(0) && !socket => Doing::Stdin,
-        "read" | "readv" if on == "pipe" => Doing::PipeRead,
-        "write" | "writev" if on == "pipe" => Doing::PipeWrite,
+        "read" | "readv" if on == "pipe" || in_pipe(thread) => Doing::PipeRead,
+        "write" | "writev" if on == "pipe" || in_pipe(thread) => Doing::PipeWrite,
         "read" | "readv" | "poll" | "ppoll" if socket => Doing::SocketRead,
         "write" | "writev" if socket => Doing::SocketWrite,
         "read" | "readv" | "write" | "writev" | "pread64" | "pwrite64" | "fsync" | "fdatasync" | "ioctl" => {

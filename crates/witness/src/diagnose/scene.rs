@@ -113,7 +113,9 @@ fn what(step: &Step) -> String {
     let phrase = step.doing.phrase();
     let Some(wait) = &step.thread.wait else { return phrase.to_owned() };
     let on = wait.on.as_deref().filter(|on| !on.starts_with("pipe"));
-    let from = wait.sources.iter().find(|source| !matches!(source, Source::OwnThreads | Source::Clock));
+    let outside = wait.sources.iter().find(|source| matches!(source, Source::Outside(_)));
+    let own = |source: &&Source| !matches!(source, Source::OwnThreads | Source::Clock);
+    let from = outside.or_else(|| wait.sources.iter().find(own));
     match (step.doing, on, from) {
         (Doing::SocketRead | Doing::SocketWrite, Some(on), Some(from)) if !is_address(on) => {
             format!("{phrase} ({from})")
@@ -133,6 +135,7 @@ fn what(step: &Step) -> String {
         (Doing::Uninterruptible, Some(on), _) => format!("{phrase} in {} ({on})", wait.call),
         (Doing::Native, _, Some(from)) => format!("{phrase} ({}, for {from})", wait.call),
         (Doing::Native | Doing::Uninterruptible, ..) => format!("{phrase} ({})", wait.call),
+        (Doing::Loop | Doing::Serving, _, Some(from @ Source::Outside(_))) => format!("{phrase} ({from})"),
         (doing, _, Some(from)) if NAMED.contains(&doing) => format!("{phrase} ({from})"),
         _ => phrase.to_owned(),
     }

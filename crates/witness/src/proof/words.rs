@@ -79,7 +79,14 @@ fn chain(evidence: &Evidence, main: &ProcessEvidence) -> String {
 
 fn step(process: &ProcessEvidence, thread: &ThreadEvidence) -> Option<String> {
     let sources = &thread.wait.as_ref()?.sources;
-    let sources: Vec<String> = sources.iter().take(3).map(Source::to_string).collect();
+    let alone = process.threads.len() == 1;
+    let source = |source: &Source| match source {
+        Source::OwnThreads if alone => {
+            "a lock of its own process, in which no other thread is left".to_owned()
+        }
+        source => source.to_string(),
+    };
+    let sources: Vec<String> = sources.iter().take(3).map(source).collect();
     (!sources.is_empty()).then(|| format!("{} waits for {}", name(process, thread), sources.join(" or ")))
 }
 

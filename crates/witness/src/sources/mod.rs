@@ -118,7 +118,7 @@ fn wanted(target: &Target, peers: &Peers) -> Vec<Shared> {
         Target::Sure(_) => Vec::new(),
         Target::Pipe { inode, .. } => vec![Shared::Pipe(*inode)],
         Target::Event(id) => vec![Shared::Event(*id)],
-        Target::Memory(mapping) => vec![Shared::Memory(mapping.file.clone(), mapping.path.clone())],
+        Target::Memory(mapping, _) => vec![Shared::Memory(mapping.file.clone(), mapping.path.clone())],
         Target::Socket(inode) => match peers.end(*inode) {
             End::Sockets(others, _) => others.into_iter().map(Shared::Socket).collect(),
             End::Listener(_) | End::Outside(_) => Vec::new(),
@@ -163,13 +163,13 @@ impl Others {
             Target::Sure(source) => source.clone(),
             Target::Pipe { inode, reads } => self.pipe(*inode, *reads),
             Target::Event(id) => self.held_by(&[Shared::Event(*id)], format!("event {id} (eventfd)")),
-            Target::Memory(mapping) => {
-                let path = &mapping.path;
-                if mapping.has_name() && !OWN_NAMES.iter().any(|name| path.starts_with(name)) {
-                    return Source::Outside(format!("shared memory {path}, which any process may open"));
-                }
-                let what = format!("a lock in shared memory ({})", path.trim_end_matches(" (deleted)"));
-                self.held_by(&[Shared::Memory(mapping.file.clone(), path.clone())], what)
+            Target::Memory(_, Some(name)) if !OWN_NAMES.iter().any(|own| name.starts_with(own)) => {
+                Source::Outside(format!("a lock in shared memory {name}, which any process may open"))
+            }
+            Target::Memory(mapping, _) => {
+                let what =
+                    format!("a lock in shared memory ({})", mapping.path.trim_end_matches(" (deleted)"));
+                self.held_by(&[Shared::Memory(mapping.file.clone(), mapping.path.clone())], what)
             }
             Target::Socket(inode) => match self.peers.end(*inode) {
                 End::Sockets(others, what) => {

@@ -30,8 +30,8 @@ pub(super) enum Target {
     Socket(u64),
     /// An `eventfd`, by the kernel's number.
     Event(u64),
-    /// Memory that processes share.
-    Memory(Mapping),
+    /// Memory that processes share, with the name by which others may come to have it.
+    Memory(Mapping, Option<String>),
 }
 
 /// A process whose threads are looked at.
@@ -201,7 +201,9 @@ impl Room<'_> {
             let mapping = self.mappings().iter().find(|mapping| mapping.contains(address));
             match mapping {
                 None => return outside("memory that cannot be seen"),
-                Some(mapping) if mapping.shared => return Target::Memory(mapping.clone()),
+                Some(mapping) if mapping.shared => {
+                    return Target::Memory(mapping.clone(), mapping.name(&self.folder.join("root")));
+                }
                 Some(_) => {}
             }
         }

@@ -68,7 +68,7 @@ fn a_forked_process_with_one_thread_left() {
     let mut child = process(20);
     child.parent = 10;
     evidence.processes.push(child);
-    ended(&evidence, &idle(), "waits for child 20 to end; process 20");
+    ended(&evidence, &idle(), "waits for process 20 to end; process 20");
     evidence.processes[1].signals = Some(Wakes::Timer("it handles SIGALRM: a timer may go off".to_owned()));
     let change = judged(&evidence, &idle());
     assert!(matches!(&change, Change::Sleeping(what) if what.contains("SIGALRM")), "{change:?}");
@@ -209,17 +209,17 @@ fn a_socket() {
 #[test]
 fn a_child() {
     let mut evidence = alone("wait4", vec![Source::Exit(vec![20])]);
-    told(&evidence, &idle(), "child 20");
+    told(&evidence, &idle(), "process 20 to end");
     let mut child = process(20);
     child.threads[0].wait = Some(Wait { timed: Some(true), ..waits("clock_nanosleep", vec![Source::Clock]) });
     evidence.processes.push(child);
     told(&evidence, &idle(), "sleeps");
     evidence.processes[1].threads[0].wait = Some(waits("futex", vec![Source::OwnThreads]));
-    ended(&evidence, &idle(), "child 20");
+    ended(&evidence, &idle(), "process 20 to end");
     let ended_child = &mut evidence.processes[1];
     (ended_child.state, ended_child.threads[0].state) = ('Z', 'Z');
-    told(&evidence, &idle(), "child 20");
-    told(&alone("wait4", vec![Source::Exit(Vec::new())]), &idle(), "children");
+    told(&evidence, &idle(), "process 20 to end");
+    told(&alone("wait4", vec![Source::Exit(Vec::new())]), &idle(), "to end");
 }
 
 #[test]
@@ -293,7 +293,7 @@ fn a_chain_leads_through_threads_and_children_to_what_is_gone() {
     child.threads.push(thread(21, owned_by(20, Tie::RLock), &["save.py:7 save"]));
     parent.processes.push(child);
     let parent = with_heartbeat(parent, 12);
-    ended(&parent, &Known { monitors: [12].into(), ..idle() }, "child 20");
+    ended(&parent, &Known { monitors: [12].into(), ..idle() }, "process 20 to end");
 }
 
 #[test]

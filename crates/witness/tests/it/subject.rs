@@ -7,7 +7,7 @@ use std::sync::OnceLock;
 use std::thread::sleep;
 use std::time::{Duration, Instant};
 
-use gpulane_witness::{Change, Evidence, Known, compare, descendants, is_monitor, take};
+use gpulane_witness::{Change, Evidence, GpuUse, Known, compare, descendants, is_monitor, take};
 use rustix::process::{Pid, Signal, kill_process_group};
 use tempfile::TempDir;
 
@@ -94,6 +94,31 @@ impl Subject {
             told = what;
         }
         (evidence, told)
+    }
+
+    /// What two looks show where the thread of this name is known to only watch, and the GPU to idle.
+    pub(crate) fn change_despite(&self, monitor: &str) -> Change {
+        let first = self.look();
+        sleep(GAP);
+        let second = self.look();
+        let threads = second.processes.iter().flat_map(|process| &process.threads);
+        let monitors = threads.filter(|thread| thread.name == monitor).map(|thread| thread.tid).collect();
+        compare(&first, &second, &Known { main: self.pid(), gpu: GpuUse::Idle, monitors })
+    }
+
+    /// The proof that comes in the end, in the same way.
+    pub(crate) fn proof_despite(&self, monitor: &str) -> String {
+        let deadline = Instant::now() + DEADLINE;
+        loop {
+            match self.change_despite(monitor) {
+                Change::Frozen(proof) => return proof,
+                other if Instant::now() > deadline => {
+                    let shown = gpulane_witness::in_full(&self.look(), "at the deadline");
+                    panic!("still {other:?}:\n{shown}");
+                }
+                _ => {}
+            }
+        }
     }
 
     /// Ends its stdin.
