@@ -58,7 +58,7 @@ impl Mapping {
             Some(path) if path == "/dev/zero" || path.starts_with("/memfd:") => None,
             // A semaphore gets its name as a second one, so that the first being gone says nothing.
             Some(path) if path.starts_with(SHM) => {
-                self.other_name(root).unwrap_or_else(|| Some(path.to_owned()))
+                self.other_name(root).unwrap_or_else(|_| Some(path.to_owned()))
             }
             Some(path) => Some(path.to_owned()),
             None => Some(self.path.clone()),
