@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import queue
 import sys
@@ -22,6 +23,9 @@ __all__ = ["BROKEN_DEVICE", "Worker"]
 
 BROKEN_DEVICE = 13
 """The exit code of a worker whose GPU context is beyond use."""
+
+LOOK = 0.5
+"""Seconds after which a thread that waits for another looks whether a signal has come."""
 
 AHEAD = 2
 """Batches made ready ahead of the model: one to go on with at once, one that is being copied."""
@@ -248,7 +252,11 @@ class _Intake:
             incoming = self._made(frame)
             self.preparing = time.monotonic() - begun
             return incoming
-        came: Union[Incoming, BaseException] = self._queue.get()
+        came: Union[Incoming, BaseException, None] = None
+        while came is None:
+            # Python answers to a signal in this thread alone, and some kernels (gVisor's) hand it to any other one.
+            with contextlib.suppress(queue.Empty):
+                came = self._queue.get(timeout=LOOK)
         if isinstance(came, BaseException):
             raise came
         return came

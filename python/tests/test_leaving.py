@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ctypes
 import gzip
 import os
+import platform
 import signal
 import sqlite3
 import sys
@@ -308,6 +310,27 @@ class Workers(WithAFeeder):
         assert feeder.connection is not None
         with self.assertRaises(ConnectionError):
             feeder.connection.receive()
+
+    def test_a_signal_that_another_thread_gets_is_answered(self) -> None:
+        feeder = self.start(
+            """
+            from gpulane._device import _host
+            _host.Plain.prefetches = True  # As with a GPU: threads receive and send.
+            kept = open("kept.txt", "w")
+            def Model(batch):
+                kept.write("all")
+                return batch
+            """
+        )
+        feeder.start("text")
+        feeder.work("a")
+        pid = feeder.process.pid
+        other = max(int(thread) for thread in os.listdir(f"/proc/{pid}/task"))
+        self.assertNotEqual(other, pid)
+        tgkill = {"x86_64": 234, "aarch64": 131}[platform.machine()]
+        self.assertEqual(ctypes.CDLL(None).syscall(tgkill, pid, other, int(signal.SIGTERM)), 0)
+        self.assertEqual(feeder.process.wait(PATIENCE), 143, feeder.said())
+        self.assertEqual(self.kept(feeder).read_text(), "all")
 
     def test_work_on_the_gpu_that_fails_later_loses_no_file(self) -> None:
         feeder = self.start(
