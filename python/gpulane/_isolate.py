@@ -14,6 +14,7 @@ import signal
 import subprocess
 import sys
 import threading
+import warnings
 from typing import Any, Callable, Dict, List, Optional, Tuple
 
 from ._isolated import LENGTH, remade
@@ -22,6 +23,9 @@ __all__ = ["StageDied", "call_in_a_process", "request_for"]
 
 GRACE_S = 3.0
 """How long an interrupted process may take to leave by itself."""
+
+EXIT_S = 10.0
+"""How long one that has answered may take: it writes what it has not written yet."""
 
 
 class StageDied(RuntimeError):
@@ -102,7 +106,7 @@ def _exchange(name: str, request: bytes) -> bytes:
     answer: Optional[bytes] = None
     process: Optional[subprocess.Popen[bytes]] = None
     waiter: Optional[threading.Thread] = None
-    grace = 0.0
+    grace, left = 0.0, True
     try:
         process = subprocess.Popen(
             [sys.executable, "-c", _program(theirs_in, theirs_out)],
@@ -117,20 +121,27 @@ def _exchange(name: str, request: bytes) -> bytes:
         theirs_in = theirs_out = -1
         _send(ours_out, request)
         answer = _receive(ours_in, ended)
-        grace = GRACE_S
+        grace = EXIT_S
     except BaseException:
         if process is not None:
             _interrupt(process.pid, ended)
         raise
     finally:
         if process is not None:
-            _end(process, ended, grace)
+            left = _end(process, ended, grace)
         # The waiter closes its own.
         for descriptor in (ours_out, ours_in, theirs_in, theirs_out, ended, -1 if waiter else tell_ended):
             if descriptor >= 0:
                 os.close(descriptor)
     if answer is None:
         raise StageDied(f"stage {name}: its process ended without a result ({_how(process.returncode)})")
+    if not left:
+        warnings.warn(
+            f"stage {name}: its process has answered but did not exit within {grace:.3g} s, and was killed; what it "
+            "would have written at its exit is missing",
+            RuntimeWarning,
+            stacklevel=4,
+        )
     return answer
 
 
@@ -205,10 +216,11 @@ def _interrupt(pid: int, ended: int) -> None:
         pass  # Pressed again: no more grace.
 
 
-def _end(process: subprocess.Popen[bytes], ended: int, grace: float) -> None:
-    """After an answer it may leave by itself for a while; then it ends, with all of its group."""
+def _end(process: subprocess.Popen[bytes], ended: int, grace: float) -> bool:
+    """After an answer it may leave by itself for a while; then it ends, with all of its group. Whether it has left."""
+    left = False
     try:
-        _ready([ended], grace)
+        left = bool(_ready([ended], grace))
     except KeyboardInterrupt:
         pass
     try:
@@ -216,6 +228,7 @@ def _end(process: subprocess.Popen[bytes], ended: int, grace: float) -> None:
     except OSError:
         pass  # Nothing is left of it.
     process.wait()
+    return left
 
 
 def _how(code: int) -> str:

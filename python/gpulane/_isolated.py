@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import os
 import pickle
@@ -10,6 +11,8 @@ import struct
 import sys
 import traceback
 from typing import Any, Callable, Dict, NoReturn, Tuple, Type
+
+from . import _ending
 
 __all__ = ["LENGTH", "MARK", "remade", "serve"]
 
@@ -35,6 +38,9 @@ def serve(request: int, answer: int, parent: int) -> NoReturn:
     with os.fdopen(answer, "wb") as reply:
         reply.write(LENGTH.pack(len(said)))
         reply.write(said)
+    with contextlib.suppress(Exception):  # Python then ends by itself.
+        if _ending.can_be_short():
+            _ending.end()
     sys.exit(0)
 
 

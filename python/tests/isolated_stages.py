@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import atexit
 import functools
 import os
 import signal
 import sys
+import threading
 import time
-from typing import Any, Callable, Dict, List
+from typing import IO, Any, Callable, Dict, List
 
 import gpulane
 
@@ -15,6 +17,8 @@ from .fake_libraries import Tensor
 
 calls: List[int] = []
 """What one process did; another's is another."""
+
+kept: List[IO[str]] = []
 
 
 class Odd(Exception):
@@ -162,3 +166,26 @@ def wait(fifo: str, stubborn: bool = False) -> None:
     with open(fifo, "w", encoding="utf-8") as told:
         told.write(str(os.getpid()))
     time.sleep(600)
+
+
+@quiet
+def keeps_files(folder: str) -> None:
+    """Writes to files that it never closes: in this module, and in a thread that does not end."""
+    written = threading.Event()
+
+    def run() -> None:
+        file = open(f"{folder}/thread.txt", "w")
+        file.write("all")
+        written.set()
+        threading.Event().wait()
+
+    kept.append(open(f"{folder}/module.txt", "w"))
+    kept[0].write("all")
+    threading.Thread(target=run, daemon=True).start()
+    written.wait()
+
+
+@quiet
+def exits_slowly() -> str:
+    atexit.register(time.sleep, 600)
+    return "answered"

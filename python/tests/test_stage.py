@@ -315,6 +315,18 @@ class Leftovers(unittest.TestCase):
     def test_what_a_stage_started_ends_with_it(self) -> None:
         self.assert_ended(isolated_stages.with_a_child_that_stays())
 
+    def test_files_it_has_not_closed_are_written(self) -> None:
+        isolated_stages.keeps_files(str(self.folder))
+        self.assertEqual([(self.folder / f"{name}.txt").read_text() for name in ("module", "thread")], ["all", "all"])
+
+    def test_an_exit_that_takes_too_long_is_told(self) -> None:
+        with mock.patch("gpulane._isolate.EXIT_S", 0.5):
+            with self.assertWarnsRegex(
+                RuntimeWarning, "exits_slowly: .* did not exit within 0.5 s, and was killed"
+            ) as told:
+                self.assertEqual(isolated_stages.exits_slowly(), "answered")
+        self.assertEqual(told.filename, __file__)
+
     def test_a_child_that_holds_the_pipes_does_not_hide_a_death(self) -> None:
         file = self.folder / "child"
         with self.assertRaisesRegex(gpulane.StageDied, "exit code 4"):
