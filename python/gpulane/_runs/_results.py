@@ -5,6 +5,7 @@ pandas and pyarrow are used where they are, and asked for by name where nothing 
 from __future__ import annotations
 
 import importlib.util
+import os
 import re
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Optional, Sequence
@@ -143,8 +144,10 @@ def _parts(folder: Path) -> List[str]:
     """The files the ledger names: whatever else lies there is not durable."""
     parts: Dict[int, str] = {}
     for line in _ledger(folder):
-        if line.get("part"):
-            parts[line["commit"]] = line["part"]
+        part = line.get("part")
+        # One of another user may name any file there is.
+        if isinstance(part, str) and part and os.path.basename(part) == part:
+            parts[line["commit"]] = part
         parts.pop(line.get("lost", -1), None)
     return list(parts.values())
 
