@@ -4,7 +4,7 @@
 
 use std::ops::Deref;
 
-use gpulane_testkit::{Finished, Gpulane, tagged, wait_until};
+use gpulane_testkit::{Finished, Gpulane, processes, tagged, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
 
 /// Jobs 1 and 2 side by side, each until it is let go; the second fails if told so.
@@ -109,4 +109,35 @@ fn a_job_that_has_ended_is_not_cancelled() {
     assert!(both.stderr.contains("cancelling 1 job (s/n=1 has ended already)"), "{}", both.stderr);
     assert_eq!(gpulane.call(&["watch", "r"]).code, 3);
     assert_eq!(gpulane.jobs_in("job_failed"), ["s/n=2"]);
+}
+
+/// The guardian of this run, stopped: nobody is there to let it go on when the engine ends.
+fn stop_guardian(gpulane: &Gpulane) {
+    let engine = gpulane.events_of("run_started")[0]["pid"].as_i64().unwrap();
+    let parent = processes().iter().find(|seen| i64::from(seen.pid) == engine).unwrap().parent;
+    kill_process(Pid::from_raw(parent).unwrap(), Signal::STOP).unwrap();
+}
+
+#[test]
+fn a_detached_run_ends_although_its_guardian_was_stopped() {
+    let gpulane = detached();
+    stop_guardian(&gpulane);
+    let (during, after) = watched(&gpulane, || (1..=2).for_each(|job| let_go(&gpulane, job)));
+    assert_eq!((during.code, after.code), (0, 0), "{}", after.stderr);
+}
+
+#[test]
+fn a_run_whose_engine_was_killed_can_be_resumed_although_its_guardian_was_stopped() {
+    for command in ["watch", "cancel", "resume"] {
+        let gpulane = detached();
+        stop_guardian(&gpulane);
+        signal_engine(&gpulane, Signal::KILL);
+        if command != "resume" {
+            let code = if command == "watch" { 70 } else { 4 };
+            assert_eq!(gpulane.call(&[command, "r"]).code, code, "{command}");
+        }
+        (1..=2).for_each(|job| let_go(&gpulane, job));
+        let resumed = gpulane.call(&["resume", "r"]);
+        assert_eq!(resumed.code, 0, "{command}: {}", resumed.stderr);
+    }
 }

@@ -7,7 +7,9 @@ use std::os::fd::{AsFd, OwnedFd};
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use gpulane_journal::RunDir;
 use gpulane_model::ENGINE;
+use gpulane_witness::stat_of;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, pidfd_open, wait};
@@ -15,8 +17,10 @@ use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, pidfd_op
 use crate::orders::Orders;
 use crate::process::descriptors::adopt;
 use crate::process::subreaper::{Children, become_subreaper};
-use crate::process::tree::{self, Table};
+use crate::process::tree::{self, Process, Table};
 
+/// What the kernel calls it.
+const NAME: &str = "lane-guardian";
 /// Between two looks at an engine that may have half ended.
 const LOOK: Duration = Duration::from_secs(2);
 /// A process in uninterruptible sleep survives SIGKILL; waiting longer would not end it either.
@@ -111,6 +115,25 @@ fn end_everything(engine: Pid) -> Option<WaitStatus> {
         std::thread::sleep(Duration::from_millis(1));
     }
     status
+}
+
+/// Whether the process that this run's lock names has ended.
+pub(crate) fn engine_has_ended(dir: &RunDir) -> bool {
+    let text = std::fs::read_to_string(dir.lock_file()).unwrap_or_default();
+    let pid: Option<u32> = text.trim().parse().ok();
+    pid.is_some_and(|pid| stat_of(pid).is_none_or(|stat| stat.has_ended()))
+}
+
+/// Lets the guardian of a run go on, should somebody have stopped it: for when its engine has ended and the lock is not given back.
+pub(crate) fn wake(dir: &RunDir) {
+    let is_ours = |process: &&Process| {
+        let pid = process.pid.as_raw_nonzero().get().unsigned_abs();
+        stat_of(pid).is_some_and(|stat| stat.name == NAME)
+            && Orders::of(pid).is_some_and(|orders| orders.dir == dir.root())
+    };
+    for guardian in Table::read().living().filter(is_ours) {
+        tree::signal(guardian, Signal::CONT);
+    }
 }
 
 fn exit_code(status: Option<WaitStatus>) -> u8 {

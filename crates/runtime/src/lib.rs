@@ -38,6 +38,16 @@ pub fn begin_process<T>(work: impl FnOnce() -> T) -> T {
     process::stack::with_enough(work)
 }
 
+/// Helps a run to its end whose engine has ended and whose lock is still held: the guardian, which ends what is left, may be stopped.
+/// `true`: the engine has ended.
+pub fn help_to_end(dir: &gpulane_journal::RunDir) -> bool {
+    let ended = guardian::engine_has_ended(dir);
+    if ended {
+        guardian::wake(dir);
+    }
+    ended
+}
+
 /// The guardian's `main`, when this program was started under the name [`GUARDIAN`](gpulane_model::GUARDIAN). Returns the exit code.
 pub fn guardian_main() -> u8 {
     guardian::main()

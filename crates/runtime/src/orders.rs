@@ -61,6 +61,11 @@ impl Orders {
         serde_json::from_str(&text).map_err(io::Error::other)
     }
 
+    /// The orders of another process, if it has any that we may read.
+    pub(crate) fn of(pid: u32) -> Option<Self> {
+        serde_json::from_str(&gpulane_witness::variable_of(pid, VARIABLE)?).ok()
+    }
+
     /// This program under another name, with these orders; stdio from and to nothing but the log.
     pub(crate) fn command(&self, name: &str, log: Stdio) -> io::Result<Command> {
         let mut command = Command::new("/proc/self/exe");

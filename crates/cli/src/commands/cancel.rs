@@ -64,6 +64,7 @@ fn ask(dir: &RunDir, request: &Request) -> Result<Answer, ExitCode> {
     let begun = Instant::now();
     let mut left = leave(dir, request)?;
     let mut taken: Option<Instant> = None;
+    let mut asked = begun;
     loop {
         // Asked first: an engine that has just answered may end right then.
         let live = dir.is_live();
@@ -85,6 +86,10 @@ fn ask(dir: &RunDir, request: &Request) -> Result<Answer, ExitCode> {
         if left.is_taken() && taken.get_or_insert_with(Instant::now).elapsed() > UNANSWERED {
             left = leave(dir, request)?;
             taken = None;
+        }
+        if asked.elapsed() > UNANSWERED {
+            asked = Instant::now();
+            gpulane_runtime::help_to_end(dir);
         }
         std::thread::sleep(Duration::from_millis(5));
     }

@@ -125,21 +125,26 @@ fn fitted(dir: &RunDir, plan: Arc<Plan>, args: &Resume) -> Result<Arc<Plan>, Run
 const PATIENCE: Duration = Duration::from_secs(20);
 /// An engine that lives this long after we asked is not one that is just being killed.
 const DOUBT: Duration = Duration::from_secs(1);
+/// Between two looks whether its engine has ended.
+const ASK_AGAIN: Duration = Duration::from_millis(200);
 
 /// Takes the run. If its last gpulane was just killed, the guardian is about to let go: a moment later it is ours.
 fn lock(dir: &RunDir) -> Result<RunLock, RunDirError> {
     let begun = Instant::now();
+    let mut asked: Option<(Instant, bool)> = None;
     loop {
-        match dir.lock() {
-            Err(RunDirError::Locked { pid, .. }) if begun.elapsed() < patience(pid) => {
-                std::thread::sleep(Duration::from_millis(5));
-            }
-            taken => return taken,
+        let taken = dir.lock();
+        if !matches!(taken, Err(RunDirError::Locked { .. })) {
+            return taken;
         }
+        let known = asked.filter(|(at, _)| at.elapsed() < ASK_AGAIN).map(|(_, ended)| ended);
+        let ended = known.unwrap_or_else(|| gpulane_runtime::help_to_end(dir));
+        if known.is_none() {
+            asked = Some((Instant::now(), ended));
+        }
+        if begun.elapsed() > if ended { PATIENCE } else { DOUBT } {
+            return taken;
+        }
+        std::thread::sleep(Duration::from_millis(5));
     }
-}
-
-fn patience(pid: Option<u32>) -> Duration {
-    let alive = pid.is_none_or(|pid| Path::new(&format!("/proc/{pid}")).exists());
-    if alive { DOUBT } else { PATIENCE }
 }

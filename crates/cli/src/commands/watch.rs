@@ -2,7 +2,7 @@
 //! the run alone.
 
 use std::io;
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gpulane_model::ExitCode;
 use gpulane_report::{End, Live, Look, Mode};
@@ -13,6 +13,8 @@ use crate::say;
 use crate::view::unix_now;
 
 const LOOK_EVERY: Duration = Duration::from_millis(40);
+/// Between two looks whether the engine has ended although its run is not given back.
+const ASK_EVERY: Duration = Duration::from_secs(2);
 
 pub(crate) fn watch(args: &Watch) -> ExitCode {
     let (dir, plan) = match open(&args.run) {
@@ -27,9 +29,14 @@ pub(crate) fn watch(args: &Watch) -> ExitCode {
             live.catch_up(None)?;
         }
         // Asked first, so that the last events of a run that just ended are still shown.
+        let mut asked = Instant::now();
         while dir.is_live() {
             live.tick(None, unix_now())?;
             std::thread::sleep(LOOK_EVERY);
+            if asked.elapsed() > ASK_EVERY {
+                asked = Instant::now();
+                gpulane_runtime::help_to_end(&dir);
+            }
         }
         live.tick(None, unix_now())?;
         let end = match live.state() {

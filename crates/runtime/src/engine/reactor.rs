@@ -395,6 +395,7 @@ impl<'a> Reactor<'a> {
         // A journal that was deleted will not come back.
         let patience = if self.prepared.dir.journal_file().exists() { LAST_WORDS } else { Duration::ZERO };
         let written = self.journal.close(patience);
+        self.prepared.wake_guardian();
         // Where the guardian lives, it does the same once more; where it was killed, nobody else would.
         self.roster.end_all_children(if self.prepared.guardian_lives() { SOON } else { LAST_WORDS });
         if !written {

@@ -24,6 +24,12 @@ impl Children {
         Self { list: File::open("/proc/thread-self/children").ok() }
     }
 
+    /// As a file says.
+    #[cfg(test)]
+    pub(crate) fn listed_in(list: File) -> Self {
+        Self { list: Some(list) }
+    }
+
     /// Their ids, zombies included.
     pub(crate) fn read(&self) -> Vec<Pid> {
         if let Some(file) = &self.list {

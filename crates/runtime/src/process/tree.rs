@@ -75,6 +75,10 @@ impl Table {
         Self { processes }
     }
 
+    pub(crate) fn living(&self) -> impl Iterator<Item = &Process> {
+        self.processes.values().filter(|process| !process.has_ended())
+    }
+
     pub(crate) fn children_of(&self, parent: Pid) -> Vec<Pid> {
         let parent = parent.as_raw_nonzero().get();
         self.processes

@@ -14,3 +14,14 @@ fn what_bears_no_mark_is_a_stray_only_where_neither_job_nor_standby_could_have_s
     roster.dismiss(standby);
     assert!(roster.is_stray(unmarked, Owner::Nobody));
 }
+
+/// As where `/proc` belongs to another PID namespace: the numbers are no child's of ours, or even another's.
+#[test]
+fn a_list_that_the_kernel_does_not_agree_with_is_read_once() {
+    let mut list = tempfile::tempfile().unwrap();
+    std::io::Write::write_all(&mut list, b"1 2 3 ").unwrap();
+    let mut roster = Roster::new("/no/such/run".to_owned());
+    roster.children = Children::listed_in(list);
+    assert!(!roster.sweep(), "none of them is ours");
+    roster.end_all_children(std::time::Duration::from_mins(1));
+}
