@@ -87,7 +87,8 @@ fn sigkill_of_front_and_engine_together_leaves_nothing() {
     let (gpulane, live) = running();
     let engine = insiders(&gpulane).0.pid;
     kill(live.pid(), Signal::KILL);
-    kill(engine, Signal::KILL);
+    // The guardian may have been quicker.
+    let _ = kill_process(Pid::from_raw(engine).unwrap(), Signal::KILL);
     assert_resumable(&gpulane);
 }
 
