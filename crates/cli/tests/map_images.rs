@@ -135,3 +135,94 @@ fn a_decoder_that_crashes_costs_its_item_and_nothing_else() {
     );
     gpulane.assert_nothing_left();
 }
+
+/// Copies of a good JPEG with one byte changed, in each kind of segment that a decoder could remember.
+fn damaged(good: &[u8]) -> Vec<Vec<u8>> {
+    let (mut copies, mut at) = (Vec::new(), 2);
+    while good[at + 1] != 0xda {
+        let length = usize::from(u16::from_be_bytes([good[at + 2], good[at + 3]]));
+        if matches!(good[at + 1], 0xc0 | 0xc4 | 0xdb) {
+            for (place, value) in [(4, 0x7f), (9, 0xff), (11, 0x00), (11, 0xff)] {
+                let mut copy = good.to_vec();
+                copy[at + place] = value;
+                copies.push(copy);
+            }
+        }
+        at += 2 + length;
+    }
+    for (place, value) in [(4, 0xff), (6, 0xff), (8, 0x77)] {
+        let mut copy = good.to_vec();
+        copy[at + place] = value;
+        copies.push(copy);
+    }
+    copies
+}
+
+/// Says which pixels each item has, by their sum.
+const SUMS: &str = r#"
+import gpulane
+
+class Model(gpulane.Model):
+    decode = "rgb:24x18"
+
+    def predict_batch(self, batch):
+        return [{"sum": sum(bytes(pixels))} for pixels in batch]
+"#;
+
+/// Good pictures of several kinds, and what a map makes of them, beside others or not.
+fn sums_of_good(beside: &[Vec<u8>]) -> BTreeSet<(String, u64)> {
+    let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
+    let kinds = ["jpeg-420.jpg", "jpeg-progressive.jpg", "jpeg-gray.jpg", "jpeg-444.jpg"];
+    let images = gpulane.workspace.path().join("images");
+    std::fs::create_dir_all(&images).unwrap();
+    for number in 0..400 {
+        std::fs::copy(fixtures().join(kinds[number % 4]), images.join(format!("{number:03}-good.jpg")))
+            .unwrap();
+        if let Some(other) = beside.get(number / 2 % beside.len().max(1)).filter(|_| number % 2 == 0) {
+            std::fs::write(images.join(format!("{number:03}-other.jpg")), other).unwrap();
+        }
+    }
+    let finished = gpulane.map(SUMS, &["images"], &[]);
+    assert!(finished.code == 0 || finished.code == 3, "{finished:?}");
+    let failed: Vec<_> =
+        gpulane.failed_items().into_iter().filter(|(item, _)| item.ends_with("-good.jpg")).collect();
+    assert!(failed.is_empty(), "{} good ones failed, the first: {:?}", failed.len(), failed[0]);
+    let rows = gpulane.rows();
+    let good = rows.iter().filter(|row| row["item"].as_str().unwrap().ends_with("-good.jpg"));
+    good.map(|row| (row["item"].as_str().unwrap().to_owned(), row["sum"].as_u64().unwrap())).collect()
+}
+
+#[test]
+fn good_pictures_beside_damaged_ones_are_as_if_alone() {
+    let beside = damaged(&std::fs::read(fixtures().join("jpeg-420.jpg")).unwrap());
+    assert!(beside.len() > 15);
+    let alone = sums_of_good(&[]);
+    assert_eq!(alone.len(), 400);
+    assert_eq!(sums_of_good(&beside), alone);
+}
+
+#[test]
+fn images_that_take_more_memory_than_there_is_are_named_and_the_others_go_on() {
+    let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
+    // 13,300 × 13,300 pixels of one colour, lossless: sides, then five codes that take no bit.
+    let sides: u32 = 13_299 | 13_299 << 14;
+    let data = [&[0x2f], sides.to_le_bytes().as_slice(), &[0x88, 0x88, 0x08]].concat();
+    let mut file = [b"RIFF\x1e\0\0\0WEBPVP8L\x08\0\0\0".as_slice(), &data].concat();
+    file.resize(38, 0);
+    let images = gpulane.workspace.path().join("images");
+    std::fs::create_dir_all(&images).unwrap();
+    for number in 0..24 {
+        std::fs::copy(fixtures().join("jpeg-420.jpg"), images.join(format!("{number}.jpg"))).unwrap();
+    }
+    for number in 0..6 {
+        std::fs::write(images.join(format!("{number}.webp")), &file).unwrap();
+    }
+    let gpulane = gpulane.limited("ulimit -v 2000000");
+    let finished = gpulane.map(SUMS, &["images"], &["--threads", "4"]);
+    assert_eq!(finished.code, 3, "{finished:?}");
+    assert_eq!(gpulane.rows().len(), 24);
+    let failed = gpulane.failed_items();
+    assert_eq!(failed.len(), 6, "{failed:?}");
+    let told = |reason: &str| reason.contains("13300×13300 pixels") && reason.contains("1.3 GiB of memory");
+    assert!(failed.iter().all(|(_, reason)| told(reason)), "{failed:?}");
+}

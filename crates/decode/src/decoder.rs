@@ -8,8 +8,9 @@ use gpulane_model::{Decode, Size};
 use crate::colour::{Wanted, convert};
 use crate::fit::{fitting, oriented};
 use crate::jpeg::Jpegs;
+use crate::memory::{KEEP, area, resizing, stretch_to};
 use crate::orient::turn;
-use crate::shape::{Picture, Pixels, Shaper, relax, stretch_to};
+use crate::shape::{Picture, Pixels, Shaper};
 use crate::sniff::Format;
 use crate::still::{self, Still};
 use crate::{Element, Finish, Form, Limits, Place, Rejection, Spent, gif, npy, plain, sniff, tiff};
@@ -113,13 +114,14 @@ impl Decoder {
     /// Pages of one shape, each straight into its part of the place.
     fn stack(&mut self, mut stack: tiff::Stack<'_>, place: &mut dyn Place) -> Result<Form, Rejection> {
         let form = stack.form();
+        self.limits.claim(place, stack.sides(), stack.memory())?;
         let target = self.limits.room(place, form.bytes)?;
         timed(&mut self.spent.decode, || guarded(|| stack.read(target))).map(|()| form)
     }
 
     /// Anything but a JPEG: read, converted, turned and resized, leaving out what is not needed.
     fn still(&mut self, still: Still<'_>, task: Task, place: &mut dyn Place) -> Result<Form, Rejection> {
-        let Still { sides, layout, orientation, read } = still;
+        let Still { sides, layout, orientation, memory, read } = still;
         let upright = oriented(sides, orientation);
         let size = task.size.filter(|size| (size.width, size.height) != upright);
         // More than 8 bits are kept where nothing is to be computed from them.
@@ -130,6 +132,19 @@ impl Decoder {
         }
         let element = if keeps { layout.element } else { Element::U8 };
         let form = Form::image(element, upright.0, upright.1, task.wanted.channels());
+        // What a reader takes, it has given back before anything is made of the pixels.
+        let raw = area(sides) * layout.pixel_bytes() as u64;
+        if size.is_none() && orientation == 1 {
+            self.limits.claim(place, sides, memory + if ready { 0 } else { raw })?;
+        } else {
+            let converted = if ready { 0 } else { area(sides) * u64::from(task.wanted.channels()) };
+            let resized = size.map_or(0, |size| {
+                let fitting = fitting(sides, orientation, size);
+                let to = oriented(fitting.inner, orientation);
+                resizing(fitting.used, to, task.wanted.channels(), orientation != 1)
+            });
+            self.limits.claim(place, sides, raw + memory.max(converted + resized))?;
+        }
         if size.is_none() && ready && orientation == 1 {
             let target = self.limits.room(place, form.bytes)?;
             return timed(&mut self.spent.decode, || guarded(|| read(target))).map(|()| form);
@@ -165,10 +180,12 @@ impl Decoder {
 
     /// Gives back what only a giant needed.
     fn relax(&mut self) {
-        relax(&mut self.raw);
-        relax(&mut self.pixels);
-        self.shaper.relax();
-        self.jpegs.relax();
+        let own = self.raw.capacity() + self.pixels.capacity();
+        if own + self.shaper.kept() + self.jpegs.kept() > KEEP {
+            (self.raw, self.pixels) = (Vec::new(), Vec::new());
+            self.shaper.give_back();
+            self.jpegs.give_back();
+        }
     }
 }
 

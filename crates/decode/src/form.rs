@@ -21,12 +21,14 @@ pub struct Limits {
     pub max_pixels: u64,
     /// Bytes a decoded item may have.
     pub max_bytes: u64,
+    /// Bytes of memory that decoding one may take beside its place.
+    pub max_memory: u64,
 }
 
 impl Default for Limits {
     fn default() -> Self {
-        // Where Pillow refuses an image, and what a ring's table can address.
-        Self { max_pixels: 178_956_970, max_bytes: u64::from(u32::MAX) }
+        // Where Pillow refuses an image, what a ring's table can address, and what nearly all images of that many pixels take.
+        Self { max_pixels: 178_956_970, max_bytes: u64::from(u32::MAX), max_memory: 2 << 30 }
     }
 }
 
@@ -145,6 +147,10 @@ pub trait Place {
     /// Room for exactly so many bytes; none if there is no room. Asked at most once per decode, before anything is
     /// written, and never for more than the limits allow. An item may still be rejected after it was given room.
     fn take(&mut self, bytes: u64) -> Option<&mut [u8]>;
+
+    /// Decoding takes so much memory beside the place, from now on until it is over. Told at most once, before room is asked
+    /// for, and never more than the limits allow. A place whose memory is shared waits here until others have given back theirs.
+    fn claim(&mut self, _bytes: u64) {}
 }
 
 /// Why there is no result.

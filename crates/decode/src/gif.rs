@@ -3,15 +3,17 @@
 use gif::{ColorOutput, DecodeOptions, MemoryLimit};
 
 use crate::colour::{Colour, Layout};
+use crate::memory::NOTES;
 use crate::still::Still;
 use crate::{Element, Limits, Rejection};
 
 pub(crate) fn first_frame<'a>(encoded: &'a [u8], limits: &Limits) -> Result<Still<'a>, Rejection> {
     let mut options = DecodeOptions::new();
     options.set_color_output(ColorOutput::Indexed);
-    if let Some(most) = std::num::NonZeroU64::new(limits.max_pixels) {
-        options.set_memory_limit(MemoryLimit::Bytes(most));
-    }
+    // For what stands beside the frames: one of those is read into what we give.
+    options.set_memory_limit(
+        std::num::NonZeroU64::new(NOTES).map_or(MemoryLimit::Unlimited, MemoryLimit::Bytes),
+    );
     let mut decoder = options.read_info(encoded).map_err(|error| broken(&error))?;
     let frame = decoder.next_frame_info().map_err(|error| broken(&error))?;
     let Some(frame) = frame else { return Err(Rejection::broken("the GIF has no image in it")) };
@@ -28,6 +30,7 @@ pub(crate) fn first_frame<'a>(encoded: &'a [u8], limits: &Limits) -> Result<Stil
     let side = |length: usize| u32::try_from(length).unwrap_or(u32::MAX);
     let sides = (side(screen_width), side(screen_height));
     limits.check_pixels(sides.0, sides.1)?;
+    let memory = (width * height) as u64;
     let read = move |target: &mut [u8]| {
         let mut indices = vec![0; width * height];
         decoder.read_into_buffer(&mut indices).map_err(|error| broken(&error))?;
@@ -43,7 +46,7 @@ pub(crate) fn first_frame<'a>(encoded: &'a [u8], limits: &Limits) -> Result<Stil
         Ok(())
     };
     let layout = Layout { colour: Colour::Rgb, element: Element::U8 };
-    Ok(Still { sides, layout, orientation: 1, read: Box::new(read) })
+    Ok(Still { sides, layout, orientation: 1, memory, read: Box::new(read) })
 }
 
 /// All 256 colours an index can mean; black where the palette is shorter.

@@ -25,6 +25,7 @@ mod fit;
 mod form;
 mod gif;
 mod jpeg;
+mod memory;
 mod npy;
 mod orient;
 mod plain;
@@ -33,6 +34,7 @@ mod shape;
 mod sniff;
 mod still;
 mod tiff;
+mod webp;
 
 pub use decoder::Decoder;
 pub use form::{Element, Finish, Form, Kind, Limits, Place, Rejection, Spent};

@@ -7,12 +7,10 @@ use gpulane_model::Size;
 
 use crate::colour::Wanted;
 use crate::fit::{Fitting, Region, oriented};
+use crate::memory::stretch_to;
 use crate::orient::turn;
 use crate::planes::{Canvas, Finisher, Planes};
 use crate::{Element, Form, Limits, Place, Rejection};
-
-/// Buffers larger than this are given back once the giant that needed them is done.
-const KEEP: usize = 64 << 20;
 
 /// A whole image.
 #[derive(Clone, Copy)]
@@ -147,27 +145,15 @@ impl Shaper {
         if done { Ok(()) } else { Err("its planes are not as announced".into()) }
     }
 
-    /// Gives back what only a giant needed.
-    pub(crate) fn relax(&mut self) {
-        relax(&mut self.resized);
-        if self.resizer.size_of_internal_buffers() > KEEP {
-            self.resizer.reset_internal_buffers();
-        }
+    /// Bytes of the buffers that are kept.
+    pub(crate) fn kept(&self) -> usize {
+        self.resized.capacity() + self.resizer.size_of_internal_buffers()
     }
-}
 
-/// The first `bytes` of a buffer that grows when it must.
-pub(crate) fn stretch_to(buffer: &mut Vec<u8>, bytes: usize) -> &mut [u8] {
-    if buffer.len() < bytes {
-        buffer.resize(bytes, 0);
-    }
-    &mut buffer[..bytes]
-}
-
-/// Gives back a buffer that a giant has stretched.
-pub(crate) fn relax(buffer: &mut Vec<u8>) {
-    if buffer.capacity() > KEEP {
-        *buffer = Vec::new();
+    /// Gives the buffers back.
+    pub(crate) fn give_back(&mut self) {
+        self.resized = Vec::new();
+        self.resizer.reset_internal_buffers();
     }
 }
 

@@ -6,10 +6,8 @@ use image::codecs::{bmp::BmpDecoder, png::PngDecoder, webp::WebPDecoder};
 use image::{ColorType, ImageDecoder, ImageError};
 
 use crate::colour::{Colour, Layout};
-use crate::{Element, Limits, Rejection, exif};
-
-/// Beyond the picture itself: what a decoder may need for tables and rows.
-const WORKING_ROOM: u64 = 64 << 20;
+use crate::memory::NOTES;
+use crate::{Element, Limits, Rejection, exif, webp};
 
 /// Writes an image's pixels into a slice of exactly their size.
 pub(crate) type ReadPixels<'a> = Box<dyn FnOnce(&mut [u8]) -> Result<(), Rejection> + 'a>;
@@ -22,46 +20,59 @@ pub(crate) struct Still<'a> {
     pub(crate) layout: Layout,
     /// How they are to be turned.
     pub(crate) orientation: u8,
+    /// Bytes that reading takes beside the slice that is filled.
+    pub(crate) memory: u64,
     /// How to get them.
     pub(crate) read: ReadPixels<'a>,
 }
 
 pub(crate) fn png<'a>(encoded: &'a [u8], limits: &Limits) -> Result<Still<'a>, Rejection> {
-    let decoder = PngDecoder::with_limits(Cursor::new(encoded), allowed(limits))
-        .map_err(|error| broken("PNG", &error))?;
-    still(decoder, "PNG", limits)
+    let side = |at: usize| encoded.get(at..).and_then(<[u8]>::first_chunk).copied().map(u32::from_be_bytes);
+    let (Some(width), Some(height)) = (side(16), side(20)) else {
+        return Err(Rejection::broken("truncated: the PNG's data ends too early"));
+    };
+    limits.check_pixels(width, height)?;
+    // Four samples of 16 bits are the most a pixel can have.
+    let row = 8 * u64::from(width);
+    let mut allowed = image::Limits::default();
+    allowed.max_alloc = Some(NOTES + row);
+    let mut decoder =
+        PngDecoder::with_limits(Cursor::new(encoded), allowed).map_err(|error| broken("PNG", &error))?;
+    // Rows before and after their filter, in a buffer that doubles; how many, is decided by the `png` crate.
+    let pixel = u64::from(decoder.color_type().bytes_per_pixel());
+    let rows = (pixel * u64::from(width) + 1) * u64::from(height.min(8));
+    let memory = 2 * rows + 2 * row + (1 << 20);
+    // A picture whose notes are damaged is still a picture.
+    let orientation = decoder.exif_metadata().ok().flatten().map_or(1, |block| exif::orientation(&block));
+    still(decoder, "PNG", limits, (memory, orientation))
 }
 
 pub(crate) fn webp<'a>(encoded: &'a [u8], limits: &Limits) -> Result<Still<'a>, Rejection> {
+    let outline = webp::outline(encoded).map_err(Rejection::broken)?;
+    limits.check_pixels(outline.sides.0, outline.sides.1)?;
     let decoder = WebPDecoder::new(Cursor::new(encoded)).map_err(|error| broken("WebP", &error))?;
-    still(decoder, "WebP", limits)
+    let orientation = outline.exif.map_or(1, exif::orientation);
+    still(decoder, "WebP", limits, (outline.memory, orientation))
 }
 
 pub(crate) fn bmp<'a>(encoded: &'a [u8], limits: &Limits) -> Result<Still<'a>, Rejection> {
     let decoder = BmpDecoder::new(Cursor::new(encoded)).map_err(|error| broken("BMP", &error))?;
-    still(decoder, "BMP", limits)
+    let row = 4 * u64::from(decoder.dimensions().0);
+    still(decoder, "BMP", limits, (2 * row, 1))
 }
 
+/// What a decoder that knows its sides will give. `memory` is what it takes for that, beside the pixels.
 fn still<'a>(
-    mut decoder: impl ImageDecoder + 'a,
+    decoder: impl ImageDecoder + 'a,
     name: &'static str,
     limits: &Limits,
+    (memory, orientation): (u64, u8),
 ) -> Result<Still<'a>, Rejection> {
     let sides = decoder.dimensions();
     limits.check_pixels(sides.0, sides.1)?;
-    decoder.set_limits(allowed(limits)).map_err(|error| broken(name, &error))?;
-    // A picture whose notes are damaged is still a picture.
-    let orientation = decoder.exif_metadata().ok().flatten().map_or(1, |block| exif::orientation(&block));
     let layout = layout(decoder.color_type())?;
     let read = move |target: &mut [u8]| decoder.read_image(target).map_err(|error| broken(name, &error));
-    Ok(Still { sides, layout, orientation, read: Box::new(read) })
-}
-
-fn allowed(limits: &Limits) -> image::Limits {
-    let mut allowed = image::Limits::default();
-    // 16 bits in four channels are the most a pixel can have.
-    allowed.max_alloc = Some(limits.max_pixels.saturating_mul(8).saturating_add(WORKING_ROOM));
-    allowed
+    Ok(Still { sides, layout, orientation, memory, read: Box::new(read) })
 }
 
 fn layout(kind: ColorType) -> Result<Layout, Rejection> {

@@ -8,11 +8,12 @@ use tiff::decoder::Decoder;
 use tiff::tags::{SampleFormat, Tag};
 
 use crate::colour::{Colour, Layout};
+use crate::memory::NOTES;
 use crate::still::Still;
 use crate::{Element, Form, Kind, Limits, Rejection};
 
-/// What stands in a directory beside the image; a person's notes fit, a bomb does not.
-const LARGEST_TAG: usize = 16 << 20;
+/// Bytes that the `tiff` crate keeps for each strip: where it begins, how long it is, and both once more while they are read.
+const STRIP: u64 = 64;
 
 type Reader<'a> = Decoder<Cursor<&'a [u8]>>;
 
@@ -35,20 +36,23 @@ struct Page {
     layout: Layout,
     /// Bytes of them.
     bytes: usize,
+    /// Bytes that reading them takes.
+    memory: u64,
 }
 
 /// The first page.
 pub(crate) fn first_page<'a>(encoded: &'a [u8], limits: &Limits) -> Result<Still<'a>, Rejection> {
-    let mut reader = open(encoded, limits)?;
+    let mut reader = open(encoded)?;
     let page = page(&mut reader, limits)?;
     let orientation = orientation(&mut reader);
     let read = move |target: &mut [u8]| reader.read_image_bytes(target).map_err(|error| broken(&error));
-    Ok(Still { sides: page.sides, layout: page.layout, orientation, read: Box::new(read) })
+    let Page { sides, layout, memory, .. } = page;
+    Ok(Still { sides, layout, orientation, memory, read: Box::new(read) })
 }
 
 /// All pages, if there are several, all alike, in one channel and upright; otherwise nothing.
 pub(crate) fn stack<'a>(encoded: &'a [u8], limits: &Limits) -> Result<Option<Stack<'a>>, Rejection> {
-    let mut reader = open(encoded, limits)?;
+    let mut reader = open(encoded)?;
     let first = page(&mut reader, limits)?;
     if !reader.more_images() || first.layout.samples() != 1 || orientation(&mut reader) != 1 {
         return Ok(None);
@@ -65,6 +69,16 @@ pub(crate) fn stack<'a>(encoded: &'a [u8], limits: &Limits) -> Result<Option<Sta
 }
 
 impl Stack<'_> {
+    /// Width and height of each page.
+    pub(crate) const fn sides(&self) -> (u32, u32) {
+        self.page.sides
+    }
+
+    /// Bytes that reading takes beside the place.
+    pub(crate) const fn memory(&self) -> u64 {
+        self.page.memory
+    }
+
     /// Pages × height × width.
     pub(crate) fn form(&self) -> Form {
         let (width, height) = self.page.sides;
@@ -91,12 +105,11 @@ impl Stack<'_> {
     }
 }
 
-fn open<'a>(encoded: &'a [u8], limits: &Limits) -> Result<Reader<'a>, Rejection> {
+fn open(encoded: &[u8]) -> Result<Reader<'_>, Rejection> {
     let mut allowed = tiff::decoder::Limits::default();
-    let most = usize::try_from(limits.max_pixels.saturating_mul(8)).unwrap_or(usize::MAX);
-    allowed.decoding_buffer_size = most;
-    allowed.intermediate_buffer_size = most;
-    allowed.ifd_value_size = LARGEST_TAG;
+    // What stands in a directory. Pixels are read into what we give, and their compressed data where it lies.
+    allowed.decoding_buffer_size = usize::try_from(NOTES).unwrap_or(usize::MAX);
+    allowed.intermediate_buffer_size = usize::MAX;
     Ok(Decoder::new(Cursor::new(encoded)).map_err(|error| broken(&error))?.with_limits(allowed))
 }
 
@@ -116,7 +129,19 @@ fn page(reader: &mut Reader<'_>, limits: &Limits) -> Result<Page, Rejection> {
     if seen.len != bytes {
         return Err(Rejection::broken("broken TIFF: its pixels do not add up"));
     }
-    Ok(Page { sides, layout, bytes })
+    let memory = memory(reader, layout).map_err(|error| broken(&error))?;
+    Ok(Page { sides, layout, bytes, memory })
+}
+
+/// Bytes that reading a page takes beside its pixels: a row of a strip or tile, of whatever width it claims and with samples that
+/// nobody asked for; where the strips are; and what decompresses them.
+fn memory(reader: &mut Reader<'_>, layout: Layout) -> Result<u64, TiffError> {
+    let samples = reader.find_tag_unsigned::<u64>(Tag::SamplesPerPixel)?.unwrap_or(1);
+    let (width, height) = reader.chunk_dimensions();
+    let row = u64::from(width).saturating_mul(samples).saturating_mul(layout.element.bytes());
+    let (all_width, all_height) = reader.dimensions()?;
+    let strips = u64::from(all_width.div_ceil(width.max(1))) * u64::from(all_height.div_ceil(height.max(1)));
+    Ok(row.saturating_add(strips * STRIP).saturating_add(1 << 20))
 }
 
 fn layout(kind: ColorType, format: SampleFormat) -> Result<Layout, Rejection> {

@@ -3,10 +3,12 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // a test fails by panicking
 
+mod corpus;
 mod place;
 
 use std::collections::BTreeMap;
 
+use corpus::jpegs;
 use gpulane_decode::{Decoder, Finish, Form, Kind, Limits, Rejection};
 use place::{Room, decoded, image};
 
@@ -109,6 +111,9 @@ fn plain_jpegs_travel_as_they_are_and_others_as_planes_or_pixels() {
     ] {
         assert_eq!(kinds(file, decode, finish).kind, kind, "{file} {decode} {finish:?}");
     }
+    let without_codes = &jpegs().into_iter().find(|(name, _)| name == "420 without DHT").expect("made").1;
+    let (form, _) = decoded(without_codes, "rgb:24x18", Finish::Encoded).expect("the standard's codes");
+    assert_eq!(form.kind, Kind::Planes, "not every decoder knows which codes are meant");
     let Form { orientation, dims, bytes, .. } = kinds("jpeg-exif-6.jpg", "rgb:24x18", Finish::Encoded);
     assert_eq!((orientation, dims, bytes), (6, [31, 41, 0, 0], image("jpeg-exif-6.jpg").len() as u64));
 }

@@ -20,7 +20,6 @@ mod outside;
 mod queue;
 mod rates;
 mod reading;
-mod scratch;
 mod shared;
 mod slots;
 mod spot;
@@ -47,7 +46,7 @@ pub struct Setup {
     pub ring: Arc<Ring>,
     /// What becomes of them.
     pub decode: Decode,
-    /// What one may cost.
+    /// What one may cost. The memory that one may take is what all threads share, beside 32 MiB that each may keep.
     pub limits: Limits,
     /// How many threads.
     pub threads: u32,

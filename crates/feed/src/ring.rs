@@ -18,7 +18,7 @@ use std::sync::atomic::{AtomicBool, AtomicU64, Ordering};
 use gpulane_model::Bytes;
 use rustix::fs::{FallocateFlags, MemfdFlags, SealFlags};
 
-pub use budget::budget;
+pub use budget::{budget, decoding_budget};
 pub use geometry::Geometry;
 pub(crate) use numbers::Numbers;
 pub use piece::Piece;

@@ -85,6 +85,14 @@ impl Gpulane {
         None
     }
 
+    /// The same, started by a shell after `limits`, such as `ulimit -v 2000000`.
+    #[must_use]
+    pub fn limited(mut self, limits: &str) -> Self {
+        let script = format!("{limits} && exec \"$@\"");
+        self.through = ["sh", "-c", &script, "sh"].map(str::to_owned).to_vec();
+        self
+    }
+
     /// The run directory all calls of [`run`](Self::run) use.
     pub fn dir(&self) -> PathBuf {
         self.workspace.path().join("r")

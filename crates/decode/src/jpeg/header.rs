@@ -5,6 +5,8 @@ use crate::exif;
 const SOI: u8 = 0xd8;
 const EOI: u8 = 0xd9;
 const SOS: u8 = 0xda;
+const DHT: u8 = 0xc4;
+const DQT: u8 = 0xdb;
 const APP0: u8 = 0xe0;
 const APP1: u8 = 0xe1;
 const APP14: u8 = 0xee;
@@ -22,8 +24,19 @@ pub(crate) struct Header {
     pub(crate) height: u32,
     /// From EXIF; 1 if there is none.
     pub(crate) orientation: u8,
-    /// Baseline, 8 bits, in one scan: what every decoder can do, also those in hardware.
+    /// Baseline, 8 bits, in one scan, with all tables it needs: what every decoder can do, also those in hardware.
     pub(crate) baseline: bool,
+    /// Bytes of all its coefficients, where a decoder must keep them until the last scan; 0 where one scan has everything.
+    pub(crate) coefficients: u64,
+}
+
+/// Which tables a file has defined, a bit for each.
+#[derive(Default)]
+struct Tables {
+    /// For quantisation.
+    quantised: u16,
+    /// For coding: DC, AC.
+    codes: [u16; 2],
 }
 
 /// One marker and what it holds.
@@ -82,9 +95,12 @@ pub(crate) fn read(encoded: &[u8]) -> Result<Header, &'static str> {
     let mut segments = Segments::of(encoded);
     let mut orientation = None;
     let mut frame = None;
+    let mut tables = Tables::default();
     loop {
         let Segment { marker, body, .. } = segments.next()?;
         match marker {
+            DQT => tables.see_quantisation(body),
+            DHT => tables.see_codes(body),
             APP1 if orientation.is_none() && body.starts_with(b"Exif\0\0") => {
                 orientation = Some(exif::orientation(body));
             }
@@ -93,16 +109,67 @@ pub(crate) fn read(encoded: &[u8]) -> Result<Header, &'static str> {
                     body.first_chunk().ok_or("broken JPEG: a short frame header")?;
                 let sides =
                     (u32::from(u16::from_be_bytes([w1, w0])), u32::from(u16::from_be_bytes([h1, h0])));
-                frame = Some((sides, marker == 0xc0 && depth == 8, components));
+                let progressive = matches!(marker, 0xc2 | 0xc6 | 0xca | 0xce);
+                frame = Some((sides, (marker == 0xc0 && depth == 8, progressive), components, body));
             }
             SOS => {
-                let ((width, height), baseline, components) =
+                let ((width, height), (baseline, progressive), components, described) =
                     frame.ok_or("broken JPEG: image data before the frame header")?;
-                let baseline = baseline && body.first() == Some(&components);
-                return Ok(Header { width, height, orientation: orientation.unwrap_or(1), baseline });
+                let whole = body.first() == Some(&components) && !progressive;
+                let baseline = whole && baseline && tables.are_all_for(described, body);
+                let coefficients = if whole { 0 } else { coefficients((width, height), described) };
+                let orientation = orientation.unwrap_or(1);
+                return Ok(Header { width, height, orientation, baseline, coefficients });
             }
             _ => {}
         }
+    }
+}
+
+/// Bytes of the coefficients of a frame: blocks of 64, two bytes each, in whole units.
+fn coefficients(sides: (u32, u32), frame: &[u8]) -> u64 {
+    let count = usize::from(frame.get(5).copied().unwrap_or(0));
+    let factors = frame.get(6..).unwrap_or_default().as_chunks::<3>().0.iter().take(count);
+    let factors = factors.map(|[_, both, _]| (u64::from((both >> 4).max(1)), u64::from((both & 15).max(1))));
+    let most = factors.clone().fold((1, 1), |most, (h, v)| (most.0.max(h), most.1.max(v)));
+    let units = (u64::from(sides.0).div_ceil(8 * most.0), u64::from(sides.1).div_ceil(8 * most.1));
+    factors.map(|(h, v)| units.0 * h * units.1 * v * 128).sum()
+}
+
+impl Tables {
+    fn see_quantisation(&mut self, mut body: &[u8]) {
+        while let Some((which, rest)) = body.split_first() {
+            let length = if which >> 4 == 0 { 64 } else { 128 };
+            let Some((_, behind)) = rest.split_at_checked(length) else { return };
+            self.quantised |= 1 << (which & 15);
+            body = behind;
+        }
+    }
+
+    fn see_codes(&mut self, mut body: &[u8]) {
+        while let Some((which, rest)) = body.split_first() {
+            let Some((counts, rest)) = rest.split_first_chunk::<16>() else { return };
+            let symbols = counts.iter().map(|count| usize::from(*count)).sum();
+            let Some((_, behind)) = rest.split_at_checked(symbols) else { return };
+            if let Some(codes) = self.codes.get_mut(usize::from(which >> 4)) {
+                *codes |= 1 << (which & 15);
+            }
+            body = behind;
+        }
+    }
+
+    /// Whether all are there that a frame and its scan name. Decoders differ in what they take for one that is not.
+    fn are_all_for(&self, frame: &[u8], scan: &[u8]) -> bool {
+        let has = |tables: u16, which: u8| which < 16 && tables >> which & 1 == 1;
+        let components = frame.get(6..).unwrap_or_default().as_chunks::<3>().0;
+        let coded = scan.get(1..).unwrap_or_default().as_chunks::<2>().0;
+        let count = usize::from(scan.first().copied().unwrap_or(0));
+        components.len() >= count
+            && coded.len() >= count
+            && components[..count].iter().all(|[_, _, which]| has(self.quantised, *which))
+            && coded[..count]
+                .iter()
+                .all(|[_, which]| has(self.codes[0], which >> 4) && has(self.codes[1], which & 15))
     }
 }
 
@@ -142,33 +209,52 @@ pub(crate) fn mend(encoded: &[u8], mended: &mut Vec<u8>) -> Result<(), &'static 
 mod tests {
     use super::*;
 
-    /// A header with `between` before its frame, and nothing after.
+    /// A table for quantisation and one of each kind for codes, all with the number 0.
+    fn tables() -> Vec<u8> {
+        let quantisation = [&[0xff, DQT, 0, 67, 0], [1; 64].as_slice()].concat();
+        let code = |kind: u8| [&[0xff, DHT, 0, 20, kind, 1], [0; 15].as_slice(), &[0]].concat();
+        [quantisation, code(0), code(16)].concat()
+    }
+
+    /// A header with `between` before its frame, and nothing after. Luma is twice as fine across.
     fn file(between: &[u8], frame: u8, components: u8, scanned: u8) -> Vec<u8> {
         let mut file = vec![0xff, SOI];
         file.extend(between);
-        file.extend([0xff, frame, 0, 8, 8, 1, 2, 3, 4, components]);
-        file.extend([0xff, SOS, 0, 3, scanned, 0xff, EOI]);
+        file.extend([0xff, frame, 0, 8 + 3 * components, 8, 1, 2, 3, 4, components]);
+        file.extend((1..=components).flat_map(|name| [name, if name == 1 { 0x21 } else { 0x11 }, 0]));
+        file.extend([0xff, SOS, 0, 6 + 2 * scanned, scanned]);
+        file.extend((1..=scanned).flat_map(|name| [name, 0]));
+        file.extend([0, 63, 0, 0xff, EOI]);
         file
     }
 
     #[test]
     fn sides_kind_and_scans_are_read() {
-        let plain = read(&file(&[], 0xc0, 3, 3));
-        let header = Header { width: 772, height: 258, orientation: 1, baseline: true };
+        let plain = read(&file(&tables(), 0xc0, 3, 3));
+        let header = Header { width: 772, height: 258, orientation: 1, baseline: true, coefficients: 0 };
         assert_eq!(plain, Ok(header));
-        assert_eq!(
-            read(&file(&[], 0xc0, 3, 1)),
-            Ok(Header { baseline: false, ..header }),
-            "in several scans"
-        );
-        assert_eq!(read(&file(&[], 0xc2, 3, 3)), Ok(Header { baseline: false, ..header }));
-        assert_eq!(read(&file(b"junk\xff\xff\xff\x01", 0xc0, 3, 3)), Ok(header));
+        // 49 × 33 units of four blocks.
+        let kept = Header { baseline: false, coefficients: 49 * 33 * 4 * 128, ..header };
+        assert_eq!(read(&file(&tables(), 0xc0, 3, 1)), Ok(kept), "in several scans");
+        assert_eq!(read(&file(&tables(), 0xc2, 3, 3)), Ok(kept), "progressive");
+        let junk = [b"junk\xff\xff\xff\x01".as_slice(), &tables()].concat();
+        assert_eq!(read(&file(&junk, 0xc0, 3, 3)), Ok(header));
+    }
+
+    #[test]
+    fn a_file_that_lacks_a_table_is_not_for_every_decoder() {
+        let all = tables();
+        for lacking in [0..69, 69..91, 91..113, 0..0] {
+            let some = [&all[..lacking.start], &all[lacking.end..]].concat();
+            let baseline = read(&file(&some, 0xc0, 3, 3)).map(|header| header.baseline);
+            assert_eq!(baseline, Ok(lacking.is_empty()), "without {lacking:?}");
+        }
     }
 
     #[test]
     fn a_file_cut_anywhere_in_its_header_says_so() {
         let whole = file(&[0xff, 0xe5, 0, 4, 0, 0], 0xc0, 3, 3);
-        for length in 2..whole.len() - 2 {
+        for length in 2..whole.len() - 5 {
             let error = read(&whole[..length]).expect_err("cut");
             assert!(error.contains("truncated"), "{length}: {error}");
         }

@@ -21,10 +21,9 @@ use header::Header;
 /// Progressive files that refine themselves more often than this are made to keep us busy.
 const MOST_SCANS: u32 = 500;
 
-/// libjpeg-turbo's handle of one thread.
+/// What one thread keeps between JPEGs: buffers, and tables that a file with the same ones needs not set up again. Nothing of
+/// libjpeg-turbo's, which keeps tables from file to file and goes on at an old marker after an error.
 pub(crate) struct Jpegs {
-    /// Made with the first JPEG.
-    handle: Option<Decompressor>,
     /// A copy of the file being decoded where it had to be mended. Rarely used.
     mended: Vec<u8>,
     /// For plain files.
@@ -33,6 +32,8 @@ pub(crate) struct Jpegs {
 
 /// A JPEG whose header is known.
 struct Opened {
+    /// libjpeg-turbo's, for this file alone.
+    handle: Decompressor,
     /// From our own reading of the markers.
     header: Header,
     /// How the chroma is subsampled, as libjpeg-turbo sees it.
@@ -45,21 +46,22 @@ struct Opened {
 
 impl Jpegs {
     pub(crate) fn new() -> Self {
-        Self { handle: None, mended: Vec::new(), baseline: Baseline::default() }
+        Self { mended: Vec::new(), baseline: Baseline::default() }
     }
 
     /// Reads the header and checks what it claims; nothing is allocated for the image yet.
     fn open(&mut self, encoded: &[u8], limits: &Limits) -> Result<Opened, Rejection> {
         let header = header::read(encoded).map_err(Rejection::broken)?;
         limits.check_pixels(header.width, header.height)?;
-        let handle = started(&mut self.handle)?;
+        let mut handle = fresh()?;
         match handle.read_header(encoded) {
-            Ok(seen) => Ok(opened(header, &seen, false)),
+            Ok(seen) => opened(handle, header, &seen, false),
             Err(Error::TurboJpegError(warning)) if is_harmless_in_header(&warning) => {
                 header::mend(encoded, &mut self.mended).map_err(Rejection::broken)?;
+                let mut handle = fresh()?;
                 let seen =
                     handle.read_header(&self.mended).map_err(|error| Rejection::broken(reason(error)))?;
-                Ok(opened(header, &seen, true))
+                opened(handle, header, &seen, true)
             }
             Err(error) => Err(Rejection::broken(reason(error))),
         }
@@ -69,7 +71,7 @@ impl Jpegs {
     fn pixels(
         &mut self,
         encoded: &[u8],
-        opened: &Opened,
+        opened: &mut Opened,
         (shrink, format): (u32, PixelFormat),
         target: &mut [u8],
     ) -> Result<(), Rejection> {
@@ -97,30 +99,30 @@ impl Jpegs {
     fn planes(
         &mut self,
         encoded: &[u8],
-        opened: &Opened,
+        opened: &mut Opened,
         shrink: u32,
         target: &mut [u8],
     ) -> Result<(), Rejection> {
         let factor = ScalingFactor::new(1, shrink as usize);
         let (width, height) = scaled(opened, factor);
+        let subsamp = opened.subsamp;
         self.attempt(encoded, opened, factor, |handle, encoded| {
-            let image = YuvImage { pixels: &mut *target, width, align: 1, height, subsamp: opened.subsamp };
+            let image = YuvImage { pixels: &mut *target, width, align: 1, height, subsamp };
             handle.decompress_to_yuv(encoded, image)
         })
     }
 
     /// Decodes, and judges what libjpeg says of it.
     fn attempt(
-        &mut self,
+        &self,
         encoded: &[u8],
-        opened: &Opened,
+        opened: &mut Opened,
         factor: ScalingFactor,
         decode: impl FnOnce(&mut Decompressor, &[u8]) -> turbojpeg::Result<()>,
     ) -> Result<(), Rejection> {
-        let handle = started(&mut self.handle)?;
-        handle.set_scaling_factor(factor).map_err(|error| Rejection::broken(reason(error)))?;
+        opened.handle.set_scaling_factor(factor).map_err(|error| Rejection::broken(reason(error)))?;
         let data = if opened.mended { self.mended.as_slice() } else { encoded };
-        match decode(handle, data) {
+        match decode(&mut opened.handle, data) {
             Ok(()) => Ok(()),
             Err(Error::TurboJpegError(warning)) if warning.to_ascii_lowercase().contains("premature end") => {
                 Err(Rejection::broken("truncated: the JPEG's image data ends too early"))
@@ -131,25 +133,36 @@ impl Jpegs {
         }
     }
 
-    /// Gives back what only a giant needed.
-    pub(crate) fn relax(&mut self) {
-        crate::shape::relax(&mut self.mended);
-        self.baseline.relax();
+    /// Bytes of the buffers that are kept.
+    pub(crate) fn kept(&self) -> usize {
+        self.mended.capacity() + self.baseline.kept()
+    }
+
+    /// Gives the buffers back.
+    pub(crate) fn give_back(&mut self) {
+        self.mended = Vec::new();
+        self.baseline.give_back();
     }
 }
 
-/// The handle, made if it is not there yet.
-fn started(handle: &mut Option<Decompressor>) -> Result<&mut Decompressor, Rejection> {
-    if handle.is_none() {
-        let mut fresh = Decompressor::new().map_err(|error| Rejection::broken(reason(error)))?;
-        fresh.set_scan_limit(MOST_SCANS).map_err(|error| Rejection::broken(reason(error)))?;
-        *handle = Some(fresh);
-    }
-    handle.as_mut().ok_or_else(|| Rejection::broken("the JPEG decoder did not start"))
+/// A handle that has seen nothing yet. Every file gets its own, which costs microseconds.
+fn fresh() -> Result<Decompressor, Rejection> {
+    let mut fresh = Decompressor::new().map_err(|error| Rejection::broken(reason(error)))?;
+    fresh.set_scan_limit(MOST_SCANS).map_err(|error| Rejection::broken(reason(error)))?;
+    Ok(fresh)
 }
 
-fn opened(header: Header, seen: &DecompressHeader, mended: bool) -> Opened {
-    Opened { header, subsamp: seen.subsamp, colours: seen.colorspace, mended }
+fn opened(
+    handle: Decompressor,
+    header: Header,
+    seen: &DecompressHeader,
+    mended: bool,
+) -> Result<Opened, Rejection> {
+    // What is allowed and how much memory it takes was judged by our own reading.
+    if (seen.width, seen.height) != (header.width as usize, header.height as usize) {
+        return Err(Rejection::broken("broken JPEG: more than one frame header"));
+    }
+    Ok(Opened { handle, header, subsamp: seen.subsamp, colours: seen.colorspace, mended })
 }
 
 fn scaled(opened: &Opened, factor: ScalingFactor) -> (usize, usize) {

@@ -8,10 +8,15 @@ use super::{Opened, header};
 use crate::colour::{self, Colour, Wanted, convert};
 use crate::decoder::{Decoder, Task};
 use crate::fit::{Fitting, fitting, oriented, shrink};
+use crate::memory::{area, resizing, stretch_to};
 use crate::orient::turn;
 use crate::planes::{Chroma, Layout, Planes};
-use crate::shape::{Picture, Pixels, stretch_to};
+use crate::shape::{Picture, Pixels};
 use crate::{Element, Finish, Form, Kind, Place, Rejection};
+
+/// Bytes that decoders take for each column of an image: rows of four components before and after their inverse DCT, chroma brought
+/// to size, and rows in the making.
+const ROWS: u64 = 256;
 
 impl Decoder {
     /// Decodes a JPEG as far as `finish` says.
@@ -22,7 +27,7 @@ impl Decoder {
         task: Task,
         place: &mut dyn Place,
     ) -> Result<Form, Rejection> {
-        let opened = self.jpegs.open(encoded, &self.limits)?;
+        let mut opened = self.jpegs.open(encoded, &self.limits)?;
         if let (Wanted::Rgb, Some(size)) = (task.wanted, task.size) {
             if finish == Finish::Encoded && opened.travels() && header::has_end(encoded) {
                 return self.jpeg_as_it_is(encoded, &opened, place);
@@ -31,10 +36,10 @@ impl Decoder {
                 && let Some(chroma) = opened.chroma()
             {
                 let fitting = fitting(opened.sides(), opened.header.orientation, size);
-                return self.jpeg_planes(encoded, &opened, (&fitting, chroma), place);
+                return self.jpeg_planes(encoded, &mut opened, (&fitting, chroma), place);
             }
         }
-        self.jpeg_pixels(encoded, &opened, task, place)
+        self.jpeg_pixels(encoded, &mut opened, task, place)
     }
 
     fn jpeg_as_it_is(
@@ -53,7 +58,7 @@ impl Decoder {
     fn jpeg_planes(
         &mut self,
         encoded: &[u8],
-        opened: &Opened,
+        opened: &mut Opened,
         (fitting, chroma): (&Fitting, u8),
         place: &mut dyn Place,
     ) -> Result<Form, Rejection> {
@@ -65,6 +70,8 @@ impl Decoder {
         let most = shrink(fitting, opened.header.orientation) / halves;
         let by = [8, 4, 2].into_iter().filter(|by| *by <= most).find(even).unwrap_or(1);
         let form = planes_form((width / by, height / by), chroma, opened.header.orientation);
+        let ours = opened.layout(by).filter(|_| by == 1).map_or(0, |layout| layout.bytes() as u64);
+        self.limits.claim(place, (width, height), ours + opened.memory(encoded))?;
         let target = self.limits.room(place, form.bytes)?;
         let began = Instant::now();
         // Smaller planes keep the chroma's proportion, which is not how we decode them.
@@ -82,7 +89,7 @@ impl Decoder {
     fn jpeg_pixels(
         &mut self,
         encoded: &[u8],
-        opened: &Opened,
+        opened: &mut Opened,
         task: Task,
         place: &mut dyn Place,
     ) -> Result<Form, Rejection> {
@@ -92,13 +99,18 @@ impl Decoder {
         let by = shrink(&fitting, orientation);
         let sides = opened.shrunk(by);
         let used = fitting.used.shrunk(by);
+        let lying = oriented(fitting.inner, orientation);
+        let pixels = area(sides) * u64::from(task.wanted.channels());
+        let planes = opened.layout(by).map_or(0, |layout| layout.bytes() as u64);
+        let resized = resizing(used, lying, task.wanted.channels(), orientation != 1);
+        let memory = pixels.max(planes) + opened.ink(by) + opened.memory(encoded).max(resized);
+        self.limits.claim(place, opened.sides(), memory)?;
         if orientation == 1 && sides == (size.width, size.height) && used.is_whole(sides) {
             let form = Form::image(Element::U8, sides.0, sides.1, task.wanted.channels());
             let target = self.limits.room(place, form.bytes)?;
             return self.jpeg_into(encoded, opened, (by, task.wanted), target).map(|()| form);
         }
         let mut buffer = std::mem::take(&mut self.pixels);
-        let lying = oriented(fitting.inner, orientation);
         let finished = opened
             .layout(by)
             .filter(|_| task.wanted == Wanted::Rgb && self.shaper.takes_planes(sides, used, lying));
@@ -139,13 +151,15 @@ impl Decoder {
     fn jpeg_whole(
         &mut self,
         encoded: &[u8],
-        opened: &Opened,
+        opened: &mut Opened,
         task: Task,
         place: &mut dyn Place,
     ) -> Result<Form, Rejection> {
         let orientation = opened.header.orientation;
         let (width, height) = oriented(opened.sides(), orientation);
         let form = Form::image(Element::U8, width, height, task.wanted.channels());
+        let turned = if orientation == 1 { 0 } else { form.bytes };
+        self.limits.claim(place, opened.sides(), turned + opened.ink(1) + opened.memory(encoded))?;
         let target = self.limits.room(place, form.bytes)?;
         if orientation == 1 {
             return self.jpeg_into(encoded, opened, (1, task.wanted), target).map(|()| form);
@@ -167,7 +181,7 @@ impl Decoder {
     fn jpeg_into(
         &mut self,
         encoded: &[u8],
-        opened: &Opened,
+        opened: &mut Opened,
         (by, wanted): (u32, Wanted),
         target: &mut [u8],
     ) -> Result<(), Rejection> {
@@ -197,6 +211,22 @@ impl Opened {
 
     const fn shrunk(&self, by: u32) -> (u32, u32) {
         (self.header.width.div_ceil(by), self.header.height.div_ceil(by))
+    }
+
+    /// Bytes that libjpeg-turbo takes to decode it: coefficients where it keeps them, and some rows; or we ourselves: a copy of the
+    /// image data. A file that was mended was copied, too.
+    fn memory(&self, encoded: &[u8]) -> u64 {
+        let rows = ROWS * u64::from(self.header.width) + (1 << 20);
+        self.header.coefficients + rows + 2 * encoded.len() as u64
+    }
+
+    /// Bytes of the ink that is not yet colours, so many times smaller.
+    const fn ink(&self, by: u32) -> u64 {
+        if matches!(self.colours, Colorspace::CMYK | Colorspace::YCCK) {
+            4 * area(self.shrunk(by))
+        } else {
+            0
+        }
     }
 
     /// The protocol's number for how its chroma is subsampled; none if its planes cannot be described with one.

@@ -14,6 +14,8 @@ pub(crate) struct Room {
     pub(crate) asked: u32,
     /// The most it gives.
     pub(crate) most: u64,
+    /// What stands in it before; never zero, so that what a decoder leaves out is seen.
+    pub(crate) fill: u8,
 }
 
 impl Room {
@@ -22,7 +24,7 @@ impl Room {
     }
 
     pub(crate) fn of(most: u64) -> Self {
-        Self { bytes: Vec::new(), asked: 0, most }
+        Self { bytes: Vec::new(), asked: 0, most, fill: 0xa5 }
     }
 }
 
@@ -32,8 +34,7 @@ impl Place for Room {
         if bytes > self.most {
             return None;
         }
-        // Never zero: what a decoder leaves out is then seen.
-        self.bytes = vec![0xa5; usize::try_from(bytes).expect("fits")];
+        self.bytes = vec![self.fill; usize::try_from(bytes).expect("fits")];
         Some(&mut self.bytes)
     }
 }

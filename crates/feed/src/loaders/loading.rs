@@ -10,7 +10,6 @@ use gpulane_model::Decode;
 
 use super::outside::{self, OutsideAnswer};
 use super::reading::Reader;
-use super::scratch::scratch;
 use super::shared::Shared;
 use super::spot::{Spot, Unfit};
 
@@ -41,7 +40,7 @@ fn step_back() {
 struct Loader<'s> {
     shared: &'s Shared,
     thread: usize,
-    reader: Reader,
+    reader: Reader<'s>,
     decoder: Decoder,
     /// What is owed to the share of JPEGs that go as they are; one goes when it reaches 1.
     owed: f32,
@@ -50,7 +49,7 @@ struct Loader<'s> {
 impl<'s> Loader<'s> {
     fn new(shared: &'s Shared, thread: usize) -> Self {
         let decoder = Decoder::new(shared.decode, shared.limits);
-        Self { shared, thread, reader: Reader::default(), decoder, owed: 0.0 }
+        Self { shared, thread, reader: Reader::new(&shared.large), decoder, owed: 0.0 }
     }
 
     fn load(&mut self, item: Item) {
@@ -63,6 +62,7 @@ impl<'s> Loader<'s> {
             Err(Unfit::Failed(format!("the decoder failed: {}", text_of(panic.as_ref()))))
         });
         shared.in_hand.put_down(self.thread);
+        self.reader.relax();
         match (loaded, spot.reserved.take()) {
             (Ok(form), Some(reserved)) => {
                 if form.kind == Kind::Jpeg {
@@ -115,15 +115,11 @@ impl<'s> Loader<'s> {
         let shared = self.shared;
         let began = Instant::now();
         let encoded = self.reader.read(place, &shared.archives);
-        let read = Instant::now();
-        shared.rates.reading.add_time(read - began);
+        shared.rates.reading.add_time(began.elapsed());
         let encoded = encoded.map_err(Unfit::Failed)?;
         shared.rates.bytes_read.add(encoded.len() as u64);
 
         let finish = finish(shared, &mut self.owed, encoded);
-        // Only decoders of images need memory beside their place.
-        let image = matches!(shared.decode, Decode::Rgb(_) | Decode::Gray(_));
-        let _load = image.then(|| shared.heavy.take(scratch(encoded, shared.decode.size())));
         let (before, began) = (self.decoder.spent().resize, Instant::now());
         let decoded = self.decoder.decode(encoded, finish, spot);
         let resized = self.decoder.spent().resize.saturating_sub(before);

@@ -9,18 +9,26 @@ use gpulane_items::Place;
 use gpulane_model::Bytes;
 use rustix::fs::OFlags;
 
-/// The largest file that is read to be decoded.
-const MOST_ENCODED: u64 = 2 << 30;
+use super::heavy::{Heavy, Load};
+
+/// The largest file that is read to be decoded, and what all that are read at once may have.
+pub(super) const MOST_ENCODED: u64 = 2 << 30;
 /// A buffer above this is not kept for the next item.
-const KEPT: usize = 32 << 20;
+const KEPT: usize = 16 << 20;
+/// The smallest buffer: most files fit, so that it is made once.
+const STEP: usize = 1 << 20;
 
 /// What one thread reads with.
-#[derive(Debug, Default)]
-pub(super) struct Reader {
+#[derive(Debug)]
+pub(super) struct Reader<'h> {
     /// Holds an encoded item. As long as the longest so far, so that it is cleared once and not per item.
     buffer: Vec<u8>,
     /// The tar file read from last. Items come in order, so the next one lies mostly in the same.
     archive: Option<(u32, File)>,
+    /// Bounds what the buffers of all threads have.
+    large: &'h Heavy,
+    /// This thread's part of it.
+    load: Option<Load<'h>>,
 }
 
 /// An item's bytes in a file.
@@ -31,7 +39,11 @@ pub(super) enum Found<'r> {
     Member(&'r File, u64, u64),
 }
 
-impl Reader {
+impl<'h> Reader<'h> {
+    pub(super) const fn new(large: &'h Heavy) -> Self {
+        Self { buffer: Vec::new(), archive: None, large, load: None }
+    }
+
     /// Opens an item's file.
     pub(super) fn find(&mut self, place: &Place, archives: &[PathBuf]) -> Result<Found<'_>, String> {
         match place {
@@ -48,26 +60,37 @@ impl Reader {
         }
     }
 
-    /// Reads an item to be decoded.
+    /// Reads an item to be decoded. A large one waits until there is memory for it.
     pub(super) fn read(&mut self, place: &Place, archives: &[PathBuf]) -> Result<&[u8], String> {
-        let mut buffer = std::mem::take(&mut self.buffer);
-        if buffer.len() > KEPT {
-            buffer = Vec::new();
-        }
-        let len = self.find(place, archives).and_then(|found| {
+        self.relax();
+        let (mut buffer, large) = (std::mem::take(&mut self.buffer), self.large);
+        let read = self.find(place, archives).and_then(|found| {
             let size = found.size();
             if size > MOST_ENCODED {
                 return Err(format!("has {}; at most {} are read", Bytes(size), Bytes(MOST_ENCODED)));
             }
             let len = usize::try_from(size).map_err(|error| error.to_string())?;
+            let load = large.take(size);
             if buffer.len() < len {
-                buffer.resize(len, 0);
+                // First gives back what there is: both at once were never asked for.
+                drop(std::mem::take(&mut buffer));
+                buffer = vec![0; len.max(STEP)];
             }
             found.read_into(&mut buffer[..len])?;
-            Ok(len)
+            Ok((len, load))
         });
         self.buffer = buffer;
-        Ok(&self.buffer[..len?])
+        let (len, load) = read?;
+        self.load = load;
+        Ok(&self.buffer[..len])
+    }
+
+    /// Gives back what only a giant needed: first the buffer, then its part of the budget.
+    pub(super) fn relax(&mut self) {
+        if self.buffer.len() > KEPT {
+            self.buffer = Vec::new();
+        }
+        self.load = None;
     }
 }
 
@@ -153,7 +176,8 @@ mod tests {
             (fifo, "is not a regular file"),
             (long, "cannot be read: File name too long"),
         ] {
-            let error = Reader::default().read(&Place::File(path), &[]).map(<[u8]>::to_vec);
+            let large = Heavy::new(MOST_ENCODED);
+            let error = Reader::new(&large).read(&Place::File(path), &[]).map(<[u8]>::to_vec);
             assert_eq!(error, Err(right.to_owned()));
         }
     }
@@ -176,7 +200,8 @@ mod tests {
         let archives = [dir.path().join("a.tar"), dir.path().join("b.tar")];
         std::fs::write(&archives[0], "aaaaabbb").unwrap();
         std::fs::write(&archives[1], "--xy").unwrap();
-        let mut reader = Reader::default();
+        let large = Heavy::new(MOST_ENCODED);
+        let mut reader = Reader::new(&large);
         for (archive, offset, bytes, right) in [(0, 0, 5, "aaaaa"), (0, 5, 3, "bbb"), (1, 2, 2, "xy")] {
             let place = Place::Member { archive, offset, bytes };
             assert_eq!(reader.read(&place, &archives), Ok(right.as_bytes()));

@@ -14,6 +14,7 @@ use super::heavy::Heavy;
 use super::open::Open;
 use super::outside::Guess;
 use super::rates::Counting;
+use super::reading::MOST_ENCODED;
 use super::{InHand, Outside, Setup, Source, Told, Unloaded};
 use crate::ring::{Piece, Ring};
 
@@ -44,8 +45,10 @@ pub(super) struct Shared {
     on_device: AtomicU32,
     /// Counts and times.
     pub(super) rates: Counting,
-    /// Bounds what large items cost together.
+    /// Bounds what decoding large items takes together.
     pub(super) heavy: Heavy,
+    /// Bounds what large files take together. Taken before `heavy`, never after.
+    pub(super) large: Heavy,
     /// How much room the model's own `load` is offered.
     pub(super) guess: Guess,
     /// What changes. Never held while something is read, decoded, written to a slot or told.
@@ -137,7 +140,8 @@ impl Shared {
             in_hand: setup.in_hand,
             on_device: AtomicU32::new(0),
             rates: Counting { threads: setup.threads.max(1), ..Counting::default() },
-            heavy: Heavy::new(),
+            heavy: Heavy::new(setup.limits.max_memory),
+            large: Heavy::new(MOST_ENCODED),
             guess: Guess::new(),
             state: Mutex::new(state),
             items: Condvar::new(),

@@ -1,10 +1,11 @@
 //! Where a decoder puts an item: a place in a slot that is reserved when the decoder knows how much it needs.
 
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use gpulane_decode::Place;
 use gpulane_model::Bytes;
 
+use super::heavy::Load;
 use super::shared::Shared;
 use super::slots::{NoPlace, Reserved};
 
@@ -17,7 +18,9 @@ pub(super) struct Spot<'s> {
     pub(super) reserved: Option<Reserved>,
     /// Why there is none.
     refusal: Option<NoPlace>,
-    /// How long it waited for a slot, which is nobody's work.
+    /// The memory that decoding takes beside the place.
+    load: Option<Load<'s>>,
+    /// How long it waited for memory or for a slot, which is nobody's work.
     pub(super) waited: Duration,
 }
 
@@ -32,7 +35,14 @@ pub(super) enum Unfit {
 
 impl<'s> Spot<'s> {
     pub(super) fn new(shared: &'s Shared, name: &str) -> Self {
-        Self { shared, name: name.len() as u64, reserved: None, refusal: None, waited: Duration::ZERO }
+        Self {
+            shared,
+            name: name.len() as u64,
+            reserved: None,
+            refusal: None,
+            load: None,
+            waited: Duration::ZERO,
+        }
     }
 
     /// Room for an item of so many bytes.
@@ -78,5 +88,13 @@ impl<'s> Spot<'s> {
 impl Place for Spot<'_> {
     fn take(&mut self, bytes: u64) -> Option<&mut [u8]> {
         self.reserve(bytes).ok().map(|reserved| reserved.piece.bytes_mut())
+    }
+
+    fn claim(&mut self, bytes: u64) {
+        // Who holds a place in a slot keeps others from it, and must not wait.
+        self.give_back();
+        let began = Instant::now();
+        self.load = self.shared.heavy.take(bytes);
+        self.waited += began.elapsed();
     }
 }

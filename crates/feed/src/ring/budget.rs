@@ -13,6 +13,9 @@ const USUAL_SHARE: u64 = 4;
 /// Less is of no use.
 const LEAST: u64 = 16 << 20;
 
+/// What decoding takes at most, beside the ring, and what it needs for an image of usual size.
+const DECODING: std::ops::RangeInclusive<u64> = 256 << 20..=2 << 30;
+
 /// What limits memory, with its name for a person.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Free {
@@ -24,6 +27,16 @@ struct Free {
 pub fn budget(asked: Option<Bytes>) -> Result<u64, String> {
     let free = free(Path::new("/proc"), Path::new("/sys/fs/cgroup"));
     decide(asked, free)
+}
+
+/// The memory that decoding may take beside a ring of so many bytes, all threads together: half of what the ring leaves, at least
+/// 256 MiB, at most 2 GiB.
+pub fn decoding_budget(ring: u64) -> u64 {
+    decoding(free(Path::new("/proc"), Path::new("/sys/fs/cgroup")).bytes, ring)
+}
+
+fn decoding(free: u64, ring: u64) -> u64 {
+    (free.saturating_sub(ring) / 2).clamp(*DECODING.start(), *DECODING.end())
 }
 
 fn decide(asked: Option<Bytes>, free: Free) -> Result<u64, String> {
@@ -106,6 +119,13 @@ mod tests {
         assert_eq!(decide(Some(Bytes(6 << 30)), FREE), Ok(6 << 30));
         assert_eq!(decide(None, FREE), Ok(2 << 30));
         assert_eq!(decide(None, Free { bytes: 64 << 30, ..FREE }), Ok(4 << 30));
+    }
+
+    #[test]
+    fn decoding_has_half_of_what_the_ring_leaves() {
+        assert_eq!(decoding(64 << 30, 4 << 30), 2 << 30);
+        assert_eq!(decoding(3 << 30, 1 << 30), 1 << 30);
+        assert_eq!(decoding(1 << 30, 4 << 30), 256 << 20);
     }
 
     #[test]

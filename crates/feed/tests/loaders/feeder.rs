@@ -14,6 +14,7 @@ use gpulane_feed::ring::{Counters, Geometry, Ring};
 use gpulane_items::{Item, Place};
 use gpulane_model::Decode;
 
+#[allow(dead_code)] // each test takes what it needs
 pub(crate) struct Feeder {
     pub(crate) ring: Arc<Ring>,
     pub(crate) hands: tempfile::TempDir,
@@ -22,6 +23,7 @@ pub(crate) struct Feeder {
     batch: Option<u32>,
     archives: Vec<PathBuf>,
     load: Option<Arc<dyn Outside>>,
+    limits: Limits,
 }
 
 /// An item as a worker sees it.
@@ -46,11 +48,21 @@ pub(crate) struct Seen {
     pub(crate) counters: Counters,
 }
 
+#[allow(dead_code)] // each test takes what it needs
 impl Feeder {
     pub(crate) fn new(decode: Decode, geometry: Geometry) -> Self {
         let ring = Arc::new(Ring::new(geometry).expect("memory"));
         let hands = tempfile::tempdir().expect("a directory");
-        Self { ring, hands, decode, threads: 1, batch: None, archives: Vec::new(), load: None }
+        Self {
+            ring,
+            hands,
+            decode,
+            threads: 1,
+            batch: None,
+            archives: Vec::new(),
+            load: None,
+            limits: Limits::default(),
+        }
     }
 
     pub(crate) fn threads(self, threads: u32) -> Self {
@@ -69,12 +81,16 @@ impl Feeder {
         Self { load: Some(load), ..self }
     }
 
+    pub(crate) fn limits(self, limits: Limits) -> Self {
+        Self { limits, ..self }
+    }
+
     pub(crate) fn start(&self, source: Box<dyn Source>) -> (Loaders, Receiver<Told>) {
         let hands = InHand::create(&self.hands.path().join("in-hand"), self.threads).expect("a file");
         let setup = Setup {
             ring: Arc::clone(&self.ring),
             decode: self.decode,
-            limits: Limits::default(),
+            limits: self.limits,
             threads: self.threads,
             archives: self.archives.clone(),
             pixels_here: true,

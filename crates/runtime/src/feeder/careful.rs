@@ -10,6 +10,7 @@ use std::time::{Duration, Instant};
 
 use gpulane_decode::{Decoder, Finish, Limits};
 use gpulane_feed::loaders::InHand;
+use gpulane_feed::ring::decoding_budget;
 use gpulane_items::{Item, Place};
 use gpulane_model::{Decode, FEEDER};
 use serde::{Deserialize, Serialize};
@@ -56,7 +57,8 @@ fn load(trial: &Trial) -> io::Result<()> {
     file.seek(SeekFrom::Start(trial.offset))?;
     let mut encoded = Vec::new();
     file.take(trial.bytes.unwrap_or(u64::MAX)).read_to_end(&mut encoded)?;
-    let mut decoder = Decoder::new(trial.decode, Limits::default());
+    let limits = Limits { max_memory: decoding_budget(0), ..Limits::default() };
+    let mut decoder = Decoder::new(trial.decode, limits);
     for finish in [Finish::Here, Finish::Planes] {
         let _ = decoder.decode(&encoded, finish, &mut Heap(Vec::new()));
     }

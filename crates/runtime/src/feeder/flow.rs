@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 use gpulane_core::batches::{BatchSize, Share};
 use gpulane_decode::Limits;
 use gpulane_feed::loaders::{InHand, Loaders, Outside, Setup, Told};
-use gpulane_feed::ring::{Geometry, Ring, budget};
+use gpulane_feed::ring::{Geometry, Ring, budget, decoding_budget};
 use gpulane_feed::wire::ToWorker;
 use gpulane_model::{Bytes, Decode, MapStage, NanPolicy};
 use serde_json::{Map, Value};
@@ -146,7 +146,7 @@ impl Hub {
         let setup = Setup {
             ring: Arc::clone(&ring_made),
             decode,
-            limits: Limits::default(),
+            limits: Limits { max_memory: decoding_budget(geometry.bytes()), ..Limits::default() },
             threads,
             archives: self.task.list.archives().to_vec(),
             pixels_here: !planes,

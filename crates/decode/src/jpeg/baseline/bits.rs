@@ -34,7 +34,7 @@ impl Stretches {
     pub(super) fn read(&mut self, mut encoded: &[u8]) -> Option<()> {
         self.data.clear();
         self.ends.clear();
-        self.data.reserve(encoded.len() + AFTER.len());
+        self.data.reserve_exact(encoded.len() + AFTER.len());
         loop {
             let found = memchr(0xff, encoded)?;
             let (before, rest) = encoded.split_at_checked(found + 1)?;
@@ -57,13 +57,9 @@ impl Stretches {
         }
     }
 
-    /// Gives back what only a giant needed.
-    pub(super) fn relax(&mut self) {
-        crate::shape::relax(&mut self.data);
-        // A file may be nothing but restarts.
-        if self.ends.capacity() > 1 << 16 {
-            self.ends = Vec::new();
-        }
+    /// Bytes of the buffers.
+    pub(super) fn kept(&self) -> usize {
+        self.data.capacity() + self.ends.capacity() * size_of::<usize>()
     }
 
     pub(super) fn len(&self) -> usize {

@@ -53,8 +53,13 @@ impl Baseline {
         false
     }
 
-    /// Gives back what only a giant needed.
-    pub(crate) fn relax(&mut self) {
-        self.stretches.relax();
+    /// Bytes of the buffers that are kept.
+    pub(crate) fn kept(&self) -> usize {
+        self.stretches.kept()
+    }
+
+    /// Gives the buffers back; tables stay.
+    pub(crate) fn give_back(&mut self) {
+        self.stretches = Stretches::default();
     }
 }

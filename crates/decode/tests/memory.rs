@@ -1,0 +1,274 @@
+//! Decoding takes no more memory than was claimed for it, and nothing is taken where more would be needed than there is. Each file
+//! is decoded in a process of its own, whose largest size counts: also what libraries in C take.
+
+#![allow(clippy::unwrap_used, clippy::expect_used)] // a test fails by panicking
+
+mod bombs;
+mod place;
+
+use std::process::Command;
+
+use bombs::{
+    TILE, alpha, bmp, canvas, frame, gif, jpeg, long, lossless, lossy, plain_jpeg, png, profile, short, tiff,
+    tiff_strip, webp, zeros,
+};
+use gpulane_decode::{Decoder, Finish, Limits, Place};
+use place::image;
+
+const MIB: u64 = 1 << 20;
+
+/// What decoding one may take.
+const LIMIT: u64 = 256 * MIB;
+
+/// What a process may take beside what was claimed.
+const BESIDE: u64 = 4 * MIB;
+
+/// What it may take for the notes of an image.
+const NOTES: u64 = 20 * MIB;
+
+/// Where the name of the case stands for the process that decodes it.
+const CASE: &str = "GPULANE_MEMORY_CASE";
+
+/// An image, and how it is decoded.
+struct Case {
+    name: &'static str,
+    file: fn() -> Vec<u8>,
+    decode: &'static str,
+    finish: Finish,
+}
+
+const fn case(name: &'static str, decode: &'static str, file: fn() -> Vec<u8>) -> Case {
+    Case { name, file, decode, finish: Finish::Here }
+}
+
+/// The sides of most.
+const SIDES: (u32, u32) = (3000, 2400);
+
+/// Images that are whole, or nearly: all of the memory is used.
+const WHOLE: &[Case] = &[
+    case("webp lossless", "rgb:64x64", || webp(&[(b"VP8L", lossless(SIDES, false))], 38)),
+    case("webp lossless whole", "rgb", || webp(&[(b"VP8L", lossless(SIDES, false))], 38)),
+    case("webp lossless alpha", "rgb:64x64", || webp(&[(b"VP8L", lossless(SIDES, true))], 0)),
+    case("webp lossy", "rgb", || webp(&[(b"VP8 ", lossy(SIDES, 250_000))], 0)),
+    case("webp lossy alpha", "rgb:64x64", || {
+        webp(&[(b"VP8X", canvas(SIDES, 0x10)), (b"ALPH", alpha()), (b"VP8 ", lossy(SIDES, 250_000))], 0)
+    }),
+    case("webp animated", "rgb:64x64", || {
+        let frame = frame(SIDES, &[(b"VP8L", lossless(SIDES, false))]);
+        webp(&[(b"VP8X", canvas(SIDES, 0x12)), (b"ANIM", vec![0; 6]), (b"ANMF", frame)], 0)
+    }),
+    case("webp animated lossy alpha", "rgb:64x64", || {
+        let frame = frame(SIDES, &[(b"ALPH", alpha()), (b"VP8 ", lossy(SIDES, 250_000))]);
+        webp(&[(b"VP8X", canvas(SIDES, 0x12)), (b"ANIM", vec![0; 6]), (b"ANMF", frame)], 0)
+    }),
+    case("gif", "rgb:64x64", || gif(SIDES)),
+    case("gif whole", "rgb", || gif(SIDES)),
+    case("gif gray", "gray", || gif(SIDES)),
+    case("png", "rgb:64x64", || png(SIDES, (8, 6, 0), &[])),
+    case("png 16", "rgb:64x64", || png(SIDES, (16, 6, 0), &[])),
+    case("png 16 whole", "gray", || png(SIDES, (16, 0, 0), &[])),
+    case("png 16 interlaced", "rgb", || png(SIDES, (16, 6, 1), &[])),
+    case("png bits interlaced", "rgb:64x64", || png(SIDES, (1, 0, 1), &[])),
+    case("png wide", "rgb", || png((1_000_000, 3), (16, 6, 0), &[])),
+    case("png wide resized", "rgb:64x64", || png((400_000, 3), (8, 2, 0), &[])),
+    case("png tall to large", "rgb:3000x3000", || png((3, 400_000), (8, 2, 0), &[])),
+    case("png wide to high", "rgb:8x3000", || png((20_000, 3), (8, 2, 0), &[])),
+    case("bmp", "rgb:64x64", || bmp(SIDES)),
+    case("bmp gray", "gray", || bmp(SIDES)),
+    case("tiff", "rgb:64x64", || tiff_strip(SIDES, 3, 8)),
+    case("tiff 16", "rgb", || tiff_strip(SIDES, 4, 16)),
+    case("tiff one pixel in a wide tile", "rgb", || tiff_tile(2_000_000, 3)),
+    case("tiff many samples", "rgb", || tiff_tile(2000, 4000)),
+    case("jpeg", "rgb:2500x2500", || jpeg(&image("jpeg-444.jpg"), SIDES)),
+    case("jpeg whole and resized", "rgb:1900x1900", || plain_jpeg(SIDES)),
+    case("jpeg whole and gray", "gray:1900x1900", || plain_jpeg(SIDES)),
+    case("jpeg whole", "rgb", || jpeg(&image("jpeg-444.jpg"), SIDES)),
+    case("jpeg turned", "rgb", || jpeg(&image("jpeg-exif-6.jpg"), SIDES)),
+    case("jpeg turned and resized", "rgb:2500x2500", || jpeg(&image("jpeg-exif-6.jpg"), SIDES)),
+    case("jpeg wide", "rgb:2000x2", || jpeg(&image("jpeg-420.jpg"), (65_000, 40))),
+    case("jpeg progressive", "rgb:64x64", || jpeg(&image("jpeg-progressive.jpg"), SIDES)),
+    case("jpeg ink", "rgb:64x64", || jpeg(&image("jpeg-cmyk.jpg"), SIDES)),
+    case("jpeg ink whole", "rgb", || jpeg(&image("jpeg-ycck.jpg"), SIDES)),
+    Case {
+        name: "jpeg planes",
+        file: || jpeg(&image("jpeg-420.jpg"), SIDES),
+        decode: "rgb:3000x3000",
+        finish: Finish::Planes,
+    },
+    Case {
+        name: "jpeg progressive planes",
+        file: || jpeg(&image("jpeg-progressive.jpg"), SIDES),
+        decode: "rgb:64x64",
+        finish: Finish::Planes,
+    },
+];
+
+/// Files that claim what nobody has; next to nothing is taken for them.
+const REFUSED: &[Case] = &[
+    case("a webp of 38 bytes", "rgb:64x64", || webp(&[(b"VP8L", lossless((13_300, 13_300), false))], 38)),
+    case("a webp's frame larger than its image", "rgb", || {
+        webp(&[(b"VP8X", canvas((1, 1), 0)), (b"VP8 ", lossy((16_383, 16_383), 400_000))], 0)
+    }),
+    case("a webp's notes larger than its file", "rgb", || {
+        let mut file = webp(&[(b"VP8X", canvas((9, 9), 8)), (b"EXIF", vec![0; 8])], 0);
+        file[38..42].copy_from_slice(&[0xff; 4]);
+        file
+    }),
+    case("an animated webp", "rgb:64x64", || {
+        let frame = frame((9, 9), &[(b"VP8L", lossless((9, 9), false))]);
+        webp(&[(b"VP8X", canvas((13_000, 13_000), 0x12)), (b"ANIM", vec![0; 6]), (b"ANMF", frame)], 0)
+    }),
+    case("a gif", "rgb:64x64", || gif((13_000, 13_000))[..200].to_vec()),
+    case("a png of 16 bits", "rgb:64x64", || png((13_000, 13_000), (16, 6, 0), &[])[..200].to_vec()),
+    case("a png's profile", "rgb", || png((9, 9), (8, 2, 0), &[(b"iCCP", profile(600 * MIB))])),
+    case("a png of one row", "rgb:64x64", || png((170_000_000, 1), (8, 2, 0), &[])[..200].to_vec()),
+    case("a bmp", "rgb:64x64", || bmp((13_000, 13_000))),
+    case("a tiff", "rgb:64x64", || tiff_strip((13_000, 13_000), 3, 8)),
+    case("a tiff's tile", "rgb", || tiff_tile(500_000_000, 3)),
+    case("a tiff's samples", "rgb", || tiff_tile(100_000, 60_000)),
+    case("a tiff's tag", "rgb", || {
+        let mut entries = vec![long(256, 9), long(257, 9), short(258, &[8]), short(262, &[1]), long(278, 9)];
+        entries.push((273, 1, 30_000_000, vec![1; 30_000_000]));
+        entries.push((279, 1, 30_000_000, vec![1; 30_000_000]));
+        tiff(entries, &[], (65_000, 65_001))
+    }),
+    case("a progressive jpeg", "rgb:64x64", || jpeg(&image("jpeg-progressive.jpg"), (13_000, 13_000))),
+    case("an array", "npy", || {
+        let header = "{'descr': '<f8', 'fortran_order': False, 'shape': (60000, 60000), }";
+        let length = u8::try_from(header.len()).expect("short");
+        [b"\x93NUMPY\x01\0".as_slice(), &[length, 0], header.as_bytes()].concat()
+    }),
+];
+
+/// One pixel in a tile of such a width, with so many samples.
+fn tiff_tile(width: u32, samples: u16) -> Vec<u8> {
+    let extra = vec![0; usize::from(samples) - 3];
+    let mut entries = vec![
+        long(256, 1),
+        long(257, 1),
+        short(258, &[8]),
+        short(259, &[8]),
+        short(262, &[2]),
+        short(277, &[samples]),
+        long(322, width),
+        long(323, 1),
+    ];
+    entries.extend((samples > 3).then(|| short(338, &extra)));
+    tiff(entries, &zeros(u64::from(width) * u64::from(samples)), TILE)
+}
+
+/// Room for what is decoded, and what was claimed beside it.
+#[derive(Default)]
+struct Counting {
+    room: Vec<u8>,
+    claimed: u64,
+}
+
+impl Place for Counting {
+    fn take(&mut self, bytes: u64) -> Option<&mut [u8]> {
+        self.room = vec![0; usize::try_from(bytes).ok()?];
+        Some(&mut self.room)
+    }
+
+    fn claim(&mut self, bytes: u64) {
+        assert!(self.room.is_empty() && self.claimed == 0, "once, and first");
+        self.claimed = bytes;
+    }
+}
+
+/// A figure of this process, in bytes.
+fn figure(name: &str) -> u64 {
+    let status = std::fs::read_to_string("/proc/self/status").expect("status");
+    let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("known");
+    1024 * line.trim_matches([':', ' ', '\t', 'k', 'B']).parse::<u64>().expect("a number")
+}
+
+/// What a process of its own says of a case.
+struct Seen {
+    peak: u64,
+    claimed: u64,
+    room: u64,
+    made: String,
+}
+
+fn seen(case: &Case) -> Seen {
+    let mut command = Command::new(std::env::current_exe().expect("this test"));
+    command.args(["--exact", "one_case", "--ignored", "--nocapture"]).env(CASE, case.name);
+    let output = command.output().expect("runs");
+    let text = String::from_utf8_lossy(&output.stdout);
+    let line = text
+        .lines()
+        .find_map(|line| line.split_once("SEEN "))
+        .unwrap_or_else(|| panic!("{}: {output:?}", case.name));
+    let mut words = line.1.splitn(4, ' ');
+    let mut number = || words.next().expect("a figure").parse().expect("a number");
+    let (peak, claimed, room) = (number(), number(), number());
+    Seen { peak, claimed, room, made: words.next().unwrap_or_default().to_owned() }
+}
+
+#[test]
+#[ignore = "run by the others, in a process of its own for each case"]
+fn one_case() {
+    let name = std::env::var(CASE).expect("the name of a case");
+    let case = WHOLE.iter().chain(REFUSED).find(|case| case.name == name).expect("a case");
+    let limits = Limits { max_memory: LIMIT, ..Limits::default() };
+    let (file, mut place) = ((case.file)(), Counting::default());
+    let mut decoder = Decoder::new(case.decode.parse().expect(case.decode), limits);
+    // What was needed to make the file is not counted.
+    std::fs::write("/proc/self/clear_refs", "5").expect("the largest size begins anew");
+    let before = figure("VmRSS");
+    let made = decoder.decode(&file, case.finish, &mut place);
+    let peak = figure("VmHWM").saturating_sub(before);
+    let made = made.map_or_else(|rejected| rejected.to_string(), |_| "made".to_owned());
+    println!("SEEN {peak} {} {} {made}", place.claimed, place.room.len());
+}
+
+#[test]
+fn no_image_takes_more_than_was_claimed_for_it() {
+    let mut wrong = Vec::new();
+    for case in WHOLE {
+        let Seen { peak, claimed, room, made } = seen(case);
+        let line = format!(
+            "{}: {} MiB used, {} claimed beside {}; {made}",
+            case.name,
+            peak / MIB,
+            claimed / MIB,
+            room / MIB
+        );
+        println!("{line}");
+        // A claim far beyond what is used would keep others waiting.
+        if peak > claimed + room + BESIDE || claimed + room > 3 * peak + NOTES {
+            wrong.push(line);
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn what_cannot_be_decoded_within_the_limit_takes_nothing() {
+    let mut wrong = Vec::new();
+    for case in REFUSED {
+        let Seen { peak, claimed, room, made } = seen(case);
+        println!("{}: {} MiB used, {claimed} claimed; {made}", case.name, peak / MIB);
+        if peak > NOTES || claimed + room > BESIDE {
+            wrong.push(format!(
+                "{}: {} MiB used, {claimed} claimed beside {room}; {made}",
+                case.name,
+                peak / MIB
+            ));
+        }
+    }
+    assert!(wrong.is_empty(), "{}", wrong.join("\n"));
+}
+
+#[test]
+fn the_reason_names_the_sides_the_need_and_the_limit() {
+    for (name, words) in [
+        ("a webp of 38 bytes", ["13300×13300", "1.3 GiB", "256 MiB"]),
+        ("a png of 16 bits", ["13000×13000", "1.7 GiB", "256 MiB"]),
+        ("a progressive jpeg", ["13000×13000", "MiB", "256 MiB"]),
+    ] {
+        let made = seen(REFUSED.iter().find(|case| case.name == name).expect(name)).made;
+        assert!(words.iter().all(|word| made.contains(word)), "{name}: {made}");
+    }
+}
