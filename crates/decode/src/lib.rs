@@ -16,6 +16,7 @@
 //!   Pillow's filter weighs.
 //! - Plain JPEGs are decoded by ourselves, to the same planes as libjpeg-turbo's, and finished with more bits between the steps
 //!   than Pillow keeps: at most 1 apart.
+//! - A JPEG without Huffman tables has the standard's. What is made of a file never depends on what was decoded before.
 //! - Orientation is read from EXIF alone (JPEG, PNG, WebP) or the TIFF tag; one that stands only in XMP is not seen.
 
 mod colour;
