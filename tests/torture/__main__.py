@@ -16,8 +16,10 @@ from collections import Counter
 from pathlib import Path
 
 from . import disks, faults, proc
+from .control import build_preload, find_nvml
 from .program import Program
 from .rounds import Options, Outcome, Round
+from .surroundings import OTHER_USER
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -28,7 +30,8 @@ def main() -> int:
     base = Path(tempfile.mkdtemp(prefix="gpulane-torture-", dir=options.folder)).resolve()
     base.chmod(0o755)
     binary = options.binary.resolve()
-    shared = Options(binary, options.seed, base, what_there_is(binary, base), faults.catalogue())
+    shared = Options(binary, options.seed, base, set(), faults.catalogue(), build_preload(base), find_nvml(binary))
+    shared.have = what_there_is(shared)
     campaign = Campaign(shared, options)
     print(
         f"torture: {options.binary}, seed {options.seed}, {options.minutes:g} min, {options.beside} rounds at a time",
@@ -44,19 +47,21 @@ def main() -> int:
     return campaign.report()
 
 
-def what_there_is(binary: Path, base: Path) -> set[str]:
+def what_there_is(shared: Options) -> set[str]:
     """What faults may need and this machine has; says what is missing."""
     have = {kind for kind, there in disks.available().items() if there}
+    have |= ({"preload"} if shared.preload else set()) | ({"nvml"} if shared.nvml else set())
     if os.geteuid() == 0:
         have.add("root")
-        probe = Program(binary, base, "probe").start(["--version"], {"user": faults.OTHER_USER})
+        probe = Program(shared.binary, shared.base, "probe").start(["--version"], {"user": OTHER_USER})
         if probe.wait(20) == 0:
             have.add("user")
         probe.close()
         probe.errors.unlink()
     lacking = {kind.name for kind in faults.catalogue() if not kind.needs <= have | faults.STORIES}
     if lacking:
-        print(f"torture: cannot be tried here (root, mounts, a binary others may run): {', '.join(sorted(lacking))}")
+        print(f"torture: cannot be tried here: {', '.join(sorted(lacking))}")
+        print("torture: they need root, mounts, a C compiler, crates/fake-nvml, or a binary that others may run")
     return have
 
 
@@ -73,6 +78,9 @@ def parse() -> argparse.Namespace:
     )
     parser.add_argument("--json", type=Path, default=None, help="write the counts into this file")
     parser.add_argument("--until-violation", action="store_true", help="stop at the first violation")
+    parser.add_argument(
+        "--without", default="", help="leave out kinds of faults whose name contains one of these, by commas"
+    )
     parser.add_argument("--only", default=None, help="only kinds of faults whose name contains this")
     options = parser.parse_args()
     if options.seed is None:
@@ -92,6 +100,9 @@ class Campaign:
 
     def __init__(self, shared: Options, options: argparse.Namespace) -> None:
         self.shared, self.options = shared, options
+        without = [text for text in options.without.split(",") if text]
+        shared.kinds = [kind for kind in shared.kinds if not any(text in kind.name for text in without)]
+        shared.pictures = "pictures" not in without
         if options.only:
             shared.kinds = [kind for kind in shared.kinds if options.only in kind.name]
         self.outcomes: list[Outcome] = []

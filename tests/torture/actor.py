@@ -9,6 +9,7 @@ import fcntl
 import hashlib
 import json
 import os
+import resource
 import signal
 import subprocess
 import sys
@@ -24,6 +25,9 @@ class Play:
     """One attempt of one job."""
 
     def __init__(self):
+        # What limits gpulane's files for a while is not to limit the job's notes.
+        _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
         self.job = os.environ["GPULANE_JOB"]
         self.attempt = int(os.environ["GPULANE_ATTEMPT"])
         self.out = os.environ["GPULANE_OUT"]
@@ -68,11 +72,19 @@ class Play:
             for gpu in filter(None, os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",")):
                 self.hold("gpu", gpu)
 
+    def claim(self):
+        """Memory on each of its GPUs, where those are fake."""
+        folder = os.environ.get("FAKE_VRAM")
+        gpus = [gpu for gpu in os.environ.get("CUDA_VISIBLE_DEVICES", "").split(",") if gpu]
+        if folder and gpus:
+            with open(os.path.join(folder, str(os.getpid())), "w") as file:
+                file.write("".join(f"{gpu} 2GiB\n" for gpu in gpus))
+
     def earlier(self, at):
         """How often this job has noted this before."""
         try:
             with open(os.path.join(HERE, "log", self.name)) as file:
-                return sum(1 for line in file if json.loads(line)["at"] == at)
+                return sum(1 for line in file if f'"at": "{at}"' in line)
         except OSError:
             return 0
 
@@ -80,8 +92,11 @@ class Play:
         """Everything the output must hold, with checksums and the token of this attempt in each file."""
         files = {}
         for number, size in enumerate(self.part.get("files", [100])):
-            folder = os.path.join(self.out, *["d"] * self.part.get("deep", 0)) if number == 0 else self.out
-            os.makedirs(folder, exist_ok=True)
+            folder = self.out
+            for _ in range(self.part.get("deep", 0) if number == 0 else 0):
+                # Never the folder for the output itself: where it is gone, the job has nowhere to write.
+                folder = os.path.join(folder, "d")
+                os.mkdir(folder)
             name = os.path.join(folder, f"f{number}")
             head = self.token.encode() + b"\n"
             block = hashlib.sha256(self.token.encode() + bytes([number])).digest()
@@ -134,6 +149,7 @@ class Play:
     def act(self):
         part = self.part
         self.begin()
+        self.claim()
         if part.get("deaf"):
             signal.signal(signal.SIGTERM, signal.SIG_IGN)
         for how in part.get("leaves", []):

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
 from . import proc
+from . import surroundings as around
 
 if TYPE_CHECKING:
     from .life import Life
@@ -184,7 +185,7 @@ def lose_logs(life: Life, fault: Fault) -> bool:
 
 def fill_disk(life: Life, fault: Fault) -> bool:
     """The disk is full for a while."""
-    life.happened.slowed = True
+    life.happened.slowed = life.happened.refused = True
     life.disk.fill()
     if not life.journal.seen:
         # Nothing was started, and that is said.
@@ -245,27 +246,10 @@ def race(life: Life, fault: Fault) -> bool:
     return True
 
 
-def wish(**more: object) -> Callable[[Life, Fault], bool]:
-    """A circumstance under which the call is started."""
-
-    def strike(life: Life, fault: Fault) -> bool:
-        life.wish.update(more)
-        life.say(f"started with {more}")
-        return True
-
-    return strike
-
-
-def low_files(life: Life, fault: Fault) -> bool:
-    """Few file descriptors."""
-    life.wish.setdefault("limits", {})["RLIMIT_NOFILE"] = 64 + int(fault.roll * 192)
-    life.say(f"started with {life.wish}")
-    return True
-
-
+# What a round must be made for from its beginning.
+EQUIPMENT = frozenset({"small", "image", "nvml", "preload"})
 # What a round can be given by its story.
 STORIES = frozenset({"plan", "map", "entry"})
-OTHER_USER = 65534
 ALL_SIGNALS = [number for number in range(1, 32) if number not in (9, 19)]
 
 
@@ -292,12 +276,23 @@ def catalogue() -> list[Kind]:
         Kind("journal bit flipped", "between", flip_byte),
         Kind("journal torn", "between", tear_journal),
         Kind("resumes race", "between", race),
-        Kind("SIGCHLD ignored", "start", wish(ignore=[int(signal.SIGCHLD)])),
-        Kind("signals blocked", "start", wish(block=ALL_SIGNALS)),
-        Kind("umask 000", "start", wish(umask=0)),
-        Kind("umask 077", "start", wish(umask=0o077)),
-        Kind("few descriptors", "start", low_files),
-        Kind("another user", "start", wish(user=OTHER_USER), frozenset({"user"})),
+        Kind("SIGCHLD ignored", "start", around.wish(ignore=[int(signal.SIGCHLD)])),
+        Kind("signals blocked", "start", around.wish(block=ALL_SIGNALS)),
+        Kind("umask 000", "start", around.wish(umask=0)),
+        Kind("umask 077", "start", around.wish(umask=0o077)),
+        Kind("few descriptors", "start", around.limit("RLIMIT_NOFILE", 64, 256)),
+        Kind("small stack", "start", around.limit("RLIMIT_STACK", 200 << 10, 1 << 20)),
+        Kind("another user", "start", around.wish(user=around.OTHER_USER), frozenset({"user"})),
+        Kind("a stranger asks", "during", around.stranger, frozenset({"user"})),
+        Kind("clock jumps", "during", around.jump_clock, frozenset({"preload"})),
+        Kind("slow syncs", "during", around.slow_syncs, frozenset({"preload"})),
+        Kind("failing syncs", "during", around.failing_syncs, frozenset({"preload"})),
+        Kind("file size limit", "during", around.small_files),
+        Kind("lock removed", "during", around.unlock, ends=True),
+        Kind("run directory moved", "during", around.move_away, ends=True),
+        Kind("NVML hangs", "during", around.hang_driver, frozenset({"nvml"})),
+        Kind("NVML lies", "during", around.lie, frozenset({"nvml"})),
+        Kind("GPU lost", "during", around.lose_gpu, frozenset({"nvml"})),
     ]
     return kinds
 

@@ -5,6 +5,7 @@ Shares no code with gpulane; docs/run-directory.md and docs/exit-codes.md are it
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import json
 from collections import Counter
@@ -120,12 +121,14 @@ class Judge:
         notes = [note for note in self.notes[job.name] if note["attempt"] == attempt]
         own = any(note["at"] == "failing" and REASONS[note["how"]] == reason for note in notes)
         done = {
-            "exit": any(note["at"] == "trouble" for note in notes),
+            "exit": self.happened.refused or any(note["at"] == "trouble" for note in notes),
             "signal": self.fates[job.name].pid in self.happened.signalled,
             "timeout": self.happened.slowed and "timeout" in self.story.stage_of(job).keys,
             "cancelled": {"*", job.name} & self.happened.cancelled,
             "interrupted": True,
             "lost": True,
+            "publish": self.happened.refused,
+            "start": self.happened.refused,
             "stopped": True,
         }
         text = f"{job.name} attempt {attempt} failed by {reason}: {json.dumps(event)}; it noted {notes}"
@@ -229,12 +232,13 @@ class Judge:
 
 
 def read_notes(path: Path) -> list[dict[str, Any]]:
-    """What a job noted; a torn last line is left out."""
-    try:
-        lines = path.read_bytes().split(b"\n")[:-1]
-    except OSError:
-        return []
-    return [json.loads(line) for line in lines]
+    """What a job noted; lines that are torn, for it may have been killed or kept from writing, are left out."""
+    notes = []
+    with contextlib.suppress(OSError):
+        for line in path.read_bytes().split(b"\n"):
+            with contextlib.suppress(ValueError):
+                notes.append(json.loads(line))
+    return notes
 
 
 def read_output(out: Path) -> tuple[str | None, dict[str, Any]]:

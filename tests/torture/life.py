@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from . import proc
+from .control import Control, FakeGpus
 from .disks import Disk
 from .faults import Fault, Kind
 from .journal import Event, Follower, read
@@ -67,13 +68,17 @@ class Life:
     _due: dict[Fault, float] = field(default_factory=dict)
     _later: list[tuple[float, Callable[[], object]]] = field(default_factory=list)
     _beside: list[tuple[Call, set[int]]] = field(default_factory=list)
-    _lines: int = 0
+    # Records there were before the call.
+    lines_before: int = 0
+    control: Control = field(default_factory=lambda: Control(Path()))
+    gpus: FakeGpus | None = None
+    gpu_lost: bool = False
 
     def begin(self, arguments: list[str]) -> None:
         """Starts the call, under the circumstances this life has."""
         self.journal = Follower(self.run / "journal.jsonl")
         self.journal.poll()
-        self._lines = len(self.journal.seen)
+        self.lines_before = len(self.journal.seen)
         for fault in self.mine("between") + self.mine("start"):
             self.strike(fault)
         self.had_ended = has_ended(read(self.run / "journal.jsonl").events)
@@ -119,7 +124,7 @@ class Life:
         if self.call.ended() is not None:
             return True
         if fault not in self._due:
-            if len(self.journal.seen) - self._lines < fault.records:
+            if len(self.journal.seen) - self.lines_before < fault.records:
                 return False
             self._due[fault] = now + fault.delay
         return now >= self._due[fault] and self.strike(fault)
@@ -194,16 +199,16 @@ class Life:
 
     def excuse_early(self, number: int, target: str) -> None:
         """A front that was signalled before it began its work may die of the signal."""
-        if target == "front" and len(self.journal.seen) == self._lines:
+        if target == "front" and len(self.journal.seen) == self.lines_before:
             self.call.excused.add(-number)
 
     def later(self, seconds: float, what: Callable[[], object]) -> None:
         """Puts something off; it is done even if the call ends before."""
         self._later.append((time.monotonic() + seconds, what))
 
-    def beside(self, arguments: list[str], codes: set[int]) -> None:
+    def beside(self, arguments: list[str], codes: set[int], wish: dict[str, Any] | None = None) -> None:
         """Another call beside this one; it must end by itself, with one of these codes."""
-        self._beside.append((self.program.start(arguments), codes))
+        self._beside.append((self.program.start(arguments, wish), codes))
 
     def finish_beside(self) -> None:
         """Waits for the calls beside this one."""

@@ -11,9 +11,9 @@ from .plans import PYTHON
 from .story import Item, MapStory, Story
 
 
-def make(dice: random.Random) -> Story:
+def make(dice: random.Random, pictures_too: bool = True) -> Story:
     """A random map."""
-    kind = dice.choice(["value", "value", "text", "pictures", "pictures"])
+    kind = dice.choice(["value", "value", "text", "pictures", "pictures"] if pictures_too else ["value", "text"])
     workers = dice.choice([1, 2, 3])
     gpus, lanes = dice.choice([("none", 3), ("sim:2x24GiB", None)])
     items, files = {"value": values, "text": texts, "pictures": images}[kind](dice)

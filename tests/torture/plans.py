@@ -27,7 +27,7 @@ def make(dice: random.Random) -> Story:
 def make_stage(dice: random.Random, story: Story, name: str) -> StageStory:
     """A random stage; one that follows others may depend on them."""
     keys: dict[str, Any] = {"grace": "1s", "retries": dice.choice([0, 0, 1, 1, 2])}
-    width = 2 if story.gpus.startswith("sim") else 1
+    width = 1 if story.gpus == "none" else 2
     keys["gpus"] = dice.choice([1, 1, 1, width, 0])
     if dice.random() < 0.2:
         keys["parallel"] = dice.choice([1, 2])
@@ -89,7 +89,7 @@ def part(dice: random.Random, story: Story, stage: StageStory, job: JobStory) ->
     part["files"] = [dice.choice([0, 10, 1000, 5000, 70_000]) for _ in range(dice.choice([1, 2, 4]))]
     if job.source:
         part["input"] = True
-    if stage.keys["gpus"] and story.gpus.startswith("sim"):
+    if stage.keys["gpus"] and story.gpus != "none":
         part["alone"] = True
     if dice.random() < 0.15:
         part["deep"] = dice.choice([3, 40])

@@ -26,6 +26,7 @@ def main() -> int:
     parser.add_argument("--minutes", type=float, default=30.0, help="the most for each bug (default 30)")
     parser.add_argument("--baseline", type=float, default=3.0, help="minutes without a bug first (default 3; 0: none)")
     parser.add_argument("--seed", type=int, default=None, help="the torture's seed")
+    parser.add_argument("--without", default="", help="as in the torture itself")
     parser.add_argument("--beside", type=int, default=3, help="rounds at a time (default 3)")
     options = parser.parse_args()
     bugs = [bug for bug in BUGS if not options.names or any(name in bug.name for name in options.names)]
@@ -89,7 +90,8 @@ def build(source: Path, work: Path) -> Path:
 def look(binary: Path, options: argparse.Namespace, minutes: float) -> str | None:
     """Runs the torture until it finds something: after how long, and by which invariant."""
     words = [sys.executable, "-m", "torture", str(minutes), "--binary", str(binary), "--until-violation"]
-    words += ["--beside", str(options.beside)] + (["--seed", str(options.seed)] if options.seed is not None else [])
+    words += ["--beside", str(options.beside), "--without", options.without]
+    words += ["--seed", str(options.seed)] if options.seed is not None else []
     began = time.monotonic()
     done = subprocess.run(words, capture_output=True, text=True, env=os.environ | {"PYTHONPATH": str(ROOT / "tests")})
     first = re.search(r"VIOLATION in round (\d+) after (\d+) s", done.stdout)

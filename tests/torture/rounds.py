@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from . import disks, faults, journal, maps, plans, proc
+from .control import Control, FakeGpus
 from .disks import Disk
 from .faults import Fault, Kind
 from .judge import Judge, Verdict
@@ -20,6 +21,7 @@ from .judge_maps import MapJudge
 from .life import MOST, Life, has_ended
 from .program import Program
 from .story import Happened, Story
+from .surroundings import OTHER_USER
 
 # After the last fault a run must come to its end within so many calls.
 MOST_LIVES = 10
@@ -34,6 +36,10 @@ class Options:
     base: Path
     have: set[str]
     kinds: list[Kind]
+    preload: Path | None = None
+    nvml: Path | None = None
+    # Maps may be of pictures.
+    pictures: bool = True
 
 
 @dataclass
@@ -73,15 +79,23 @@ class Round:
         order = list(usable)
         random.Random(self.options.seed).shuffle(order)
         first = order[self.number % len(order)]
-        story = maps.make(self.dice) if self.wants_map(first) else plans.make(self.dice)
+        story = maps.make(self.dice, self.options.pictures) if self.wants_map(first) else plans.make(self.dice)
         if "entry" in first.needs:
             story.stages[0].keys.pop("command", None)
             story.stages[0].keys |= {"entry": "actor.py:main", "python": plans.PYTHON, "standbys": 1}
         story.disk = next((kind for kind in ("small", "image") if kind in first.needs), "plain")
-        given = {story.disk, "root", "user"} | ({"map"} if story.map else {"plan"})
+        if "nvml" in first.needs:
+            story.nvml, story.gpus, story.lanes = True, "all", None
+        given = {story.disk, "root", "user", "preload"} | ({"nvml"} if story.nvml else set())
+        given &= self.options.have | faults.STORIES
+        given |= {"map"} if story.map else {"plan"}
         given |= {"entry"} if any("entry" in stage.keys for stage in story.stages) else set()
         others = [kind for kind in usable if kind.needs <= given and kind.name != "another user"]
-        chosen = [first, *self.dice.sample(others, self.dice.choice([0, 1, 1, 2, 3]))]
+        chosen = [first]
+        # What a round was equipped for is worth more than one try.
+        special = [kind for kind in others if kind.needs & first.needs & faults.EQUIPMENT]
+        chosen += [self.dice.choice(special) for _ in range(self.dice.choice([1, 1, 2]))] if special else []
+        chosen += self.dice.sample(others, min(len(others), self.dice.choice([0, 1, 1, 2, 3])))
         self.dice.shuffle(chosen)
         records = 8 if story.map else 2 + 3 * len(story.jobs())
         return story, faults.schedule(self.dice, chosen, records)
@@ -128,9 +142,16 @@ class Round:
             raise RuntimeError(f"no disk of kind {self.story.disk} at {self.disk.at}")
         self.place = self.disk.at / "r"
         self.program = Program(self.options.binary, self.folder, self.tag)
+        self.control = Control(self.folder / "control")
+        if self.options.preload and {"clock jumps", "slow syncs", "failing syncs"} & {f.kind for f in self.faults}:
+            self.program.variables |= self.control.variables(self.options.preload)
+        self.gpus = None
+        if self.story.nvml and self.options.nvml:
+            self.gpus = FakeGpus(self.folder / "gpus", self.options.nvml, self.dice.choice([2, 4]))
+            self.program.variables |= self.gpus.variables()
         if any(fault.kind == "another user" for fault in self.faults):
             for path in [self.folder, *self.folder.rglob("*")]:
-                os.chown(path, faults.OTHER_USER, faults.OTHER_USER)
+                os.chown(path, OTHER_USER, OTHER_USER)
 
     def live(self) -> None:
         """Call after call until the run has ended and there is nothing to do."""
@@ -155,9 +176,10 @@ class Round:
     def next_life(self, number: int) -> Life:
         """The next call, under the circumstances that hold for all calls of this round."""
         life = Life(self.program, self.story, self.happened, self.disk, self.place, number, self.faults, self.kinds)
+        life.control, life.gpus = self.control, self.gpus
         life.struck, life.violations = self.struck, self.outcome.verdict.violations
         if "another user" in self.struck:
-            life.wish["user"] = faults.OTHER_USER
+            life.wish["user"] = OTHER_USER
         if self.boot:
             path = self.folder / f"boot-{self.boot}"
             path.write_text(f"{uuid.UUID(int=self.boot)}\n")
@@ -195,6 +217,10 @@ class Round:
         )
         if code is None:
             return
+        if life.gpu_lost and self.gpus:
+            for gpu in self.gpus.script["gpus"]:
+                gpu.pop("lost", None)
+            self.gpus.write()
         if life.was_cut:
             self.boot += 1
             if not self.disk.power_on():
@@ -220,6 +246,9 @@ class Round:
             allowed |= {3} if some else {0}
             if "--failed" in life.call.arguments:
                 allowed |= {4}
+        if self.happened.refused and not has_ended(events := journal.read(self.place / "journal.jsonl").events):
+            # A map that cannot write says so, stops and can be resumed.
+            allowed |= {2, 3} if any(event["event"] == "map_stopped" for event in events) else set()
         if self.happened.doubt and not life.refusal:
             # The record of the end may be what was lost.
             allowed |= {4}

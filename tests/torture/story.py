@@ -117,6 +117,8 @@ class Happened:
     doubt: bool = False
     # Guardian and engine were killed at once: what has left its session and environment is out of reach.
     orphans: bool = False
+    # Files could not be written for a while: a job, or its publishing, may have failed for that.
+    refused: bool = False
     # Time was taken from the jobs (stopped, slow disk), so a time limit may strike anybody.
     slowed: bool = False
     # What was done, in order, for a person.
