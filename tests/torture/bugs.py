@@ -30,8 +30,8 @@ class Bug:
 BUGS = [
     Bug(
         "outputs are not synced before they are published",
-        "crates/runtime/src/engine/publish.rs",
-        "Ok(file) => rustix::fs::fsync(file)?,",
+        "crates/runtime/src/engine/publish/durable.rs",
+        "Ok(file) => fsync(file).map_err(SyncError::lost)?,",
         "Ok(_) => {}",
     ),
     Bug(
@@ -54,8 +54,8 @@ BUGS = [
     ),
     Bug(
         "jobs inherit the engine's signal mask",
-        "crates/runtime/src/process/spawn.rs",
-        "libc::sigprocmask(libc::SIG_SETMASK, &raw const (*orders).signals, std::ptr::null_mut());",
+        "crates/runtime/src/process/inherited.rs",
+        "libc::sigprocmask(libc::SIG_SETMASK, &raw const self.mask, std::ptr::null_mut());",
         "",
     ),
     Bug(
@@ -73,7 +73,19 @@ BUGS = [
     Bug(
         "a published output is not recognised by a resume",
         "crates/runtime/src/engine/recovery.rs",
-        "} else if dir.out_dir(plan, job).is_dir() {",
-        "} else if dir.out_dir(plan, job).is_dir() && false {",
+        "} else if self.dir.out_dir(self.plan, job).is_dir() {",
+        "} else if self.dir.out_dir(self.plan, job).is_dir() && false {",
+    ),
+    Bug(
+        "an adopted child is not reaped",
+        "crates/runtime/src/engine/ending/adopted.rs",
+        "match waitpid(Some(pid), WaitOptions::NOHANG) {",
+        "match waitpid(Some(pid), WaitOptions::NOHANG).map(|_| None::<()>) {",
+    ),
+    Bug(
+        "a resumed map forgets which items are committed",
+        "crates/parts/src/ledger.rs",
+        "if self.failed.contains(number) || !self.done.insert(number) {",
+        "if self.failed.contains(number) {",
     ),
 ]

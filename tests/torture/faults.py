@@ -188,8 +188,8 @@ def fill_disk(life: Life, fault: Fault) -> bool:
     life.happened.slowed = life.happened.refused = True
     life.disk.fill()
     if not life.journal.seen:
-        # Nothing was started, and that is said.
-        life.call.excused |= {2}
+        # No job was started, and that is said.
+        life.call.excused |= {2, 70}
     life.later(0.3 + 2 * fault.roll, life.disk.free)
     life.say("disk full for a while")
     return True

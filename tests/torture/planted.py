@@ -82,8 +82,7 @@ def build(source: Path, work: Path) -> Path:
     """The binary of that source."""
     environment = os.environ | {"CARGO_TARGET_DIR": str(work / "target")}
     words = ["cargo", "build", "--quiet", "--locked", "-p", "gpulane", "-p", "gpulane-fake-nvml"]
-    # A planted bug may leave something unused.
-    subprocess.run([*words, "--config", "build.rustflags=['-Awarnings']"], cwd=source, env=environment, check=True)
+    subprocess.run(words, cwd=source, env=environment, check=True, stderr=subprocess.DEVNULL)
     return work / "target" / "debug" / "gpulane"
 
 
