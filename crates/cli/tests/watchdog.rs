@@ -190,6 +190,88 @@ fn who_waits_for_a_lock_that_a_living_neighbour_holds_is_left_alone() {
     assert_eq!(gpulane.jobs_in("hang_suspected"), ["waiter/main"], "it was looked at, and left");
 }
 
+/// Programs that wait for the clock, for a signal or for somebody outside, and a word that must be said about each.
+const WAITING: [(&str, &str, &str); 9] = [
+    (
+        "alarm",
+        "import signal, threading\ne = threading.Event()\nsignal.signal(signal.SIGALRM, lambda *_: e.set())\nsignal.alarm(3600)\ne.wait()\n",
+        "event",
+    ),
+    (
+        "sigwait",
+        "import signal\nsignal.pthread_sigmask(signal.SIG_BLOCK, [14])\nsignal.setitimer(signal.ITIMER_REAL, 3600)\nsignal.sigwait([14])\n",
+        "rt_sigtimedwait",
+    ),
+    (
+        "timerfd",
+        "import ctypes, select\nc = ctypes.CDLL(None)\nt = c.timerfd_create(1, 0)\n\
+         c.timerfd_settime(t, 0, (ctypes.c_long * 4)(0, 0, 3600, 0), None)\ne = select.epoll()\ne.register(t)\ne.poll()\n",
+        "epoll_wait, for the clock",
+    ),
+    (
+        "inotify",
+        "import ctypes, os\nc = ctypes.CDLL(None)\nw = c.inotify_init()\nos.mkdir('inbox')\nc.inotify_add_watch(w, b'inbox', 256)\nos.read(w, 4096)\n",
+        "inotify",
+    ),
+    ("fifo", "import os\nos.mkfifo('frames')\nopen('frames').read()\n", "frames"),
+    ("server", "import socket\ns = socket.create_server(('127.0.0.1', 0))\ns.accept()\n", "127.0.0.1:"),
+    (
+        "cat",
+        "import socket, subprocess\ns = socket.create_connection(('127.0.0.1', PORT))\nsubprocess.run(['cat'], stdin=s)\n",
+        "reading from a socket (socket 127.0.0.1:PORT)",
+    ),
+    (
+        "naps",
+        "import time\nwhile True:\n    time.sleep(2)\n    end = time.time() + 0.01\n    while time.time() < end: pass\n",
+        "",
+    ),
+    (
+        "soft_lock",
+        "import os, time\nopen('build.lock', 'w')\nwhile os.path.exists('build.lock'): time.sleep(0.2)\n",
+        "sleeping",
+    ),
+];
+
+#[test]
+fn who_waits_for_the_clock_a_signal_or_somebody_outside_is_told_and_left_alone() {
+    let gpulane = gpulane();
+    // It takes the connection and says nothing.
+    let listener = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let port = listener.local_addr().unwrap().port().to_string();
+    let settings = "hang = { after = \"1s\", action = \"fail\" }";
+    let stages = WAITING.map(|(name, python, _)| stage(name, settings, &python.replace("PORT", &port)));
+    gpulane.workspace.file("plan.toml", &format!("name = \"waits\"\n{}", stages.concat()));
+    let run = ["run", "plan.toml", "--gpus", "none", "--lanes", "9", "--run-dir", "r"];
+    let live = gpulane.spawn(&run);
+    let told = gpulane_testkit::wait_for("all to be told", || {
+        let told = gpulane.events_of("hang_suspected");
+        // One that naps may show life each time it is looked at.
+        let quiet = WAITING.iter().filter(|(name, _, _)| *name != "naps");
+        let is_of = |name: &str| told.iter().any(|event| event["job"] == format!("{name}/main"));
+        quiet.clone().all(|(name, _, _)| is_of(name)).then(|| told.clone())
+    });
+    assert!(told.iter().all(|event| event["frozen"] == false), "{told:?}");
+    assert!(gpulane.events_of("job_failed").is_empty(), "{:?}", gpulane.events_of("job_failed"));
+    for (name, _, word) in WAITING.iter().filter(|(name, _, _)| *name != "naps") {
+        let event = told.iter().find(|event| event["job"] == format!("{name}/main")).unwrap();
+        let word = word.replace("PORT", &port);
+        assert!(event["evidence"].as_str().unwrap().contains(&word), "{name}: no `{word}` in {event}");
+    }
+    gpulane.call(&["cancel", "r"]);
+    assert_eq!(live.wait().code, 3);
+}
+
+#[test]
+fn a_lock_of_a_file_that_the_process_holds_itself_is_named_as_its_own() {
+    let gpulane = gpulane();
+    let python = "import fcntl\na, b = open('f', 'w'), open('f')\nfcntl.flock(a, fcntl.LOCK_EX)\nfcntl.flock(b, fcntl.LOCK_EX)\n";
+    let finished = gpulane.run(&stage("s", "hang = { after = \"1s\", action = \"fail\" }", python), "none");
+    assert_eq!(finished.code, 3, "{}", finished.stderr);
+    let told = gpulane.events_of("hang_suspected");
+    let cause = told[0]["cause"].as_str().unwrap();
+    assert!(cause.starts_with("it holds the lock of ") && cause.contains("itself"), "{told:?}");
+}
+
 #[test]
 fn what_is_left_after_the_main_process_is_named_with_what_it_holds() {
     let gpulane = gpulane();

@@ -81,9 +81,8 @@ fn plan(animals: &[Animal]) -> String {
     );
     for animal in animals {
         plan += &stage(&animal.name, &["python3", animal.path.to_str().unwrap()]);
-        if animal.fate == Fate::Told {
-            plan += &format!("timeout = \"{TOLD_S}s\"\n");
-        }
+        let timeout = (animal.fate == Fate::Told).then(|| format!("timeout = \"{TOLD_S}s\"\n"));
+        plan += &timeout.unwrap_or_default();
         plan +=
             &animal.result.as_ref().map_or_else(String::new, |result| format!("result = [\"{result}\"]\n"));
     }

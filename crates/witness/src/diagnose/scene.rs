@@ -134,6 +134,9 @@ fn what(step: &Step) -> String {
         }
         (Doing::Uninterruptible, Some(on), _) => format!("{phrase} in {} ({on})", wait.call),
         (Doing::Native, _, Some(from)) => format!("{phrase} ({}, for {from})", wait.call),
+        (Doing::Native, _, None) if wait.sources.contains(&Source::Clock) => {
+            format!("{phrase} ({}, for the clock)", wait.call)
+        }
         (Doing::Native | Doing::Uninterruptible, ..) => format!("{phrase} ({})", wait.call),
         (Doing::Loop | Doing::Serving, _, Some(from @ Source::Outside(_))) => format!("{phrase} ({from})"),
         (doing, _, Some(from)) if NAMED.contains(&doing) => format!("{phrase} ({from})"),
