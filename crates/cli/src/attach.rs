@@ -85,6 +85,7 @@ impl Session<'_> {
             match message {
                 Message::Ready { bytes } => self.view.begin(bytes),
                 Message::Note(text) => self.view.note(text),
+                Message::Trouble(text) => self.view.trouble(text),
                 Message::Refused { text, hint, code } => {
                     say::error(text);
                     if let Some(hint) = hint {

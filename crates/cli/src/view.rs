@@ -3,7 +3,7 @@
 
 use std::io;
 use std::sync::Arc;
-use std::sync::mpsc::{Receiver, RecvTimeoutError, Sender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SendError, Sender, channel, sync_channel};
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use gpulane_journal::RunDir;
@@ -21,6 +21,8 @@ enum Word {
     /// Events of this engine begin after this many bytes of the journal.
     Begin(u64),
     Note(String),
+    /// Shown whatever else is not.
+    Trouble(String),
     Finish(End),
 }
 
@@ -76,6 +78,18 @@ impl View {
         }
     }
 
+    /// What holds the run up. Said also where nothing else is shown, or the view is gone.
+    pub(crate) fn trouble(&self, text: String) {
+        match &self.words {
+            Some(words) if self.begun => {
+                if let Err(SendError(Word::Trouble(text))) = words.send(Word::Trouble(text)) {
+                    say::note(text);
+                }
+            }
+            _ => say::note(text),
+        }
+    }
+
     pub(crate) fn finish(&self, end: End) {
         self.tell(Word::Finish(end));
     }
@@ -104,6 +118,7 @@ fn show(
                 live.catch_up(Some(bytes))?;
             }
             Ok(Word::Note(text)) => live.note(&text),
+            Ok(Word::Trouble(text)) => live.warn(&text),
             Ok(Word::Finish(end)) => return live.finish(&end, unix_now()),
             // Before that, what is in the journal is of earlier engines.
             Err(RecvTimeoutError::Timeout) if !begun => {}

@@ -1,5 +1,8 @@
-//! The lock that keeps two engines off one run. It lives on an open descriptor, so it ends with its holder,
+//! The lock that keeps two engines off one run. It lives on open descriptors, so it ends with its holder,
 //! however that ends; the number in the file is for messages only.
+//!
+//! Two things are locked: the file `lock`, and the run directory itself. Whoever removes the file by hand would otherwise let a
+//! second engine make and lock another. Where a directory cannot be locked (NFS), the file alone must do.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, Read, Seek, Write};
@@ -13,10 +16,19 @@ use rustix::io::Errno;
 
 use crate::RunDirError;
 
-/// Held while an engine works on a run. Whoever inherits the descriptor holds the lock too.
+/// Held while an engine works on a run. Whoever inherits the descriptors holds the lock too.
 #[derive(Debug)]
 pub struct RunLock {
     file: File,
+    /// The run directory, where it can be locked.
+    directory: Option<File>,
+}
+
+impl RunLock {
+    /// The directory, locked like the file; `None` where that cannot be.
+    pub fn directory(&self) -> Option<BorrowedFd<'_>> {
+        self.directory.as_ref().map(AsFd::as_fd)
+    }
 }
 
 impl AsFd for RunLock {
@@ -36,6 +48,19 @@ const TRIES: u32 = 500;
 const BETWEEN: Duration = Duration::from_millis(1);
 
 pub(crate) fn take(run: &Path, path: &Path) -> Result<RunLock, RunDirError> {
+    // The directory first: while somebody has it, nothing is made in it.
+    let directory = match File::open(run) {
+        Ok(directory) => match lock(&directory, run) {
+            Ok(true) => Some(directory),
+            Ok(false) => {
+                let pid = File::open(path).ok().and_then(|mut file| read_pid(&mut file));
+                return Err(RunDirError::Locked { path: run.to_owned(), pid });
+            }
+            // Not everywhere can a directory be locked.
+            Err(_) => None,
+        },
+        Err(error) => return Err(RunDirError::io("open", run)(error)),
+    };
     let mut file = OpenOptions::new()
         .read(true)
         .write(true)
@@ -44,22 +69,29 @@ pub(crate) fn take(run: &Path, path: &Path) -> Result<RunLock, RunDirError> {
         .mode(0o600)
         .open(path)
         .map_err(RunDirError::io("open", path))?;
+    if !lock(&file, path)? {
+        return Err(RunDirError::Locked { path: run.to_owned(), pid: read_pid(&mut file) });
+    }
+    // Only for messages: a full disk is no reason not to take the run.
+    let _ = write_pid(&mut file);
+    Ok(RunLock { file, directory })
+}
+
+/// `false`: another engine has it.
+fn lock(file: &File, path: &Path) -> Result<bool, RunDirError> {
     for _ in 0..TRIES {
-        if try_lock(&file, FlockOperation::NonBlockingLockExclusive, path)? {
-            // Only for messages: a full disk is no reason not to take the run.
-            let _ = write_pid(&mut file);
-            return Ok(RunLock { file });
+        if try_lock(file, FlockOperation::NonBlockingLockExclusive, path)? {
+            return Ok(true);
         }
         // `is_held` shares the lock for an instant to find out whether it is free. Whoever shares is a view, so
         // if it can be shared now, there is no other engine.
-        if !try_lock(&file, FlockOperation::NonBlockingLockShared, path)? {
-            break;
+        if !try_lock(file, FlockOperation::NonBlockingLockShared, path)? {
+            return Ok(false);
         }
-        flock(&file, FlockOperation::Unlock)
-            .map_err(|error| RunDirError::io("unlock", path)(error.into()))?;
+        flock(file, FlockOperation::Unlock).map_err(|error| RunDirError::io("unlock", path)(error.into()))?;
         std::thread::sleep(BETWEEN);
     }
-    Err(RunDirError::Locked { path: run.to_owned(), pid: read_pid(&mut file) })
+    Ok(false)
 }
 
 fn try_lock(file: &File, how: FlockOperation, path: &Path) -> Result<bool, RunDirError> {
@@ -70,15 +102,18 @@ fn try_lock(file: &File, how: FlockOperation, path: &Path) -> Result<bool, RunDi
     }
 }
 
-/// Whether somebody holds the lock. A file that cannot be looked at counts as free: taking it will tell.
-pub(crate) fn is_held(path: &Path) -> bool {
-    File::open(path)
-        .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK))
+/// Whether somebody holds the lock. What cannot be looked at counts as free: taking it will tell.
+pub(crate) fn is_held(run: &Path, path: &Path) -> bool {
+    [path, run].into_iter().any(|path| {
+        File::open(path)
+            .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK))
+    })
 }
 
 /// Whether it is proved that nobody holds the lock: it was had for an instant.
-pub(crate) fn is_surely_free(path: &Path) -> bool {
+pub(crate) fn is_surely_free(run: &Path, path: &Path) -> bool {
     File::open(path).is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_ok())
+        && !is_held(run, path)
 }
 
 fn write_pid(file: &mut File) -> io::Result<()> {

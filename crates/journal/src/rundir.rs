@@ -234,12 +234,12 @@ impl RunDir {
 
     /// Whether an engine works on the run now.
     pub fn is_live(&self) -> bool {
-        lock::is_held(&self.lock_file())
+        lock::is_held(&self.root, &self.lock_file())
     }
 
     /// Whether it is proved that nobody works on this run. A lock that is missing or cannot be asked proves nothing.
     pub fn is_surely_over(&self) -> bool {
-        lock::is_surely_free(&self.lock_file())
+        lock::is_surely_free(&self.root, &self.lock_file())
     }
 }
 

@@ -68,6 +68,11 @@ impl Live {
         self.view.note(text);
     }
 
+    /// A line from gpulane itself that is shown in every mode: the run is held up.
+    pub fn warn(&mut self, text: &str) {
+        self.view.warn(text);
+    }
+
     /// Shows all the rest, takes the bars away and sums up.
     pub fn finish(&mut self, end: &End, now: Millis) -> io::Result<()> {
         let read = self.read(None, now, usize::MAX);

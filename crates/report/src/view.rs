@@ -406,6 +406,11 @@ impl View {
         }
     }
 
+    /// The same where it must be seen, also by who asked for quiet.
+    pub(crate) fn warn(&mut self, text: &str) {
+        self.screen.line(text);
+    }
+
     /// Writes the JSON lines gathered.
     pub(crate) fn write_json(&mut self) {
         let json = std::mem::take(&mut self.json);

@@ -40,6 +40,8 @@ const MOST_READS: u32 = 256;
 pub enum Message {
     /// Something a person should know now.
     Note(String),
+    /// What holds the run up, for a person: shown whatever else is not.
+    Trouble(String),
     /// The journal is open; events of this engine begin after this many bytes.
     Ready {
         /// Bytes of earlier engines.
@@ -128,6 +130,7 @@ impl Front {
             (Some(read), Some(write))
         };
         inherit(lock.as_fd())?;
+        lock.directory().map(inherit).transpose()?;
         inherit(&engine_link)?;
         inherit(&durable)?;
         if let Some(end) = &lifeline_end {
@@ -138,6 +141,7 @@ impl Front {
             dir: dir.root().to_owned(),
             request,
             lock: lock.as_fd().as_raw_fd(),
+            directory: lock.directory().map(|directory| directory.as_raw_fd()),
             link: engine_link.as_raw_fd(),
             durable: durable.as_raw_fd(),
             lifeline: lifeline_end.as_ref().map(AsRawFd::as_raw_fd),

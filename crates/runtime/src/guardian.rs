@@ -54,7 +54,7 @@ fn guard() -> io::Result<u8> {
     // The engine has its own copies of these now. The lock stays open here: see above.
     drop(adopt(orders.link)?);
     drop(adopt(orders.durable)?);
-    let _lock = adopt(orders.lock)?;
+    let _lock = (adopt(orders.lock)?, orders.directory.map(adopt).transpose()?);
 
     wait_for_an_end(engine, lifeline.as_ref())?;
     let status = end_everything(engine);

@@ -43,6 +43,8 @@ pub(crate) struct Orders {
     pub(crate) request: StartRequest,
     /// The run's lock: held by all three, so that it is free only when all have ended.
     pub(crate) lock: RawFd,
+    /// The run directory, locked likewise; `None` where that cannot be.
+    pub(crate) directory: Option<RawFd>,
     /// The engine's end of its connection to the front.
     pub(crate) link: RawFd,
     /// Where the engine writes how far the journal is durable.

@@ -146,8 +146,20 @@ impl<D: Disk> Writer<D> {
         let path = self.path.display();
         match obstacle {
             Obstacle::Io(verb, error) => {
-                let hint = io_hint(error).unwrap_or_else(|| "check that disk".to_owned());
-                format!("cannot {verb} {path}: {error}; {hint}, and the run goes on by itself")
+                let next = match (error.kind(), io_hint(error)) {
+                    // A process keeps the limit it was started with.
+                    (io::ErrorKind::FileTooLarge, _) => {
+                        "interrupt the run, raise the file size limit (`ulimit -f`), then resume it"
+                            .to_owned()
+                    }
+                    (_, Some(hint)) => format!("{hint}, and the run goes on by itself"),
+                    (_, None) => {
+                        "no job is started until it can be written; check that disk, or interrupt the run \
+                                  and resume it later"
+                            .to_owned()
+                    }
+                };
+                format!("cannot {verb} {path}: {error}; {next}")
             }
             Obstacle::NoName => format!(
                 "{path} was deleted or replaced while the run was using it; interrupt the run and resume it: \

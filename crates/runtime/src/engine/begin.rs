@@ -14,6 +14,7 @@ use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal
 
 use super::clock::Clock;
 use super::link::Link;
+use super::place::Place;
 use super::recovery::Resumed;
 use super::{recovery, worker_kit};
 use crate::front::Message;
@@ -52,8 +53,10 @@ pub(super) struct Prepared {
     guardian: Option<i32>,
     /// The front went away on purpose.
     pub(super) detached: bool,
-    /// Keeps the run ours as long as we live.
-    _lock: std::os::fd::OwnedFd,
+    /// Where the run is.
+    pub(super) place: Place,
+    /// Keeps the run ours as long as we live: the lock, and the directory.
+    _lock: (std::os::fd::OwnedFd, Option<std::os::fd::OwnedFd>),
 }
 
 impl Prepared {
@@ -142,10 +145,12 @@ fn prepare(orders: &Orders, link: Link) -> Result<Prepared, (Refusal, Link)> {
         become_subreaper().map_err(Refusal::internal)?;
         let lock = adopt(orders.lock).map_err(Refusal::internal)?;
         sign(&lock);
+        let directory = orders.directory.map(adopt).transpose().map_err(Refusal::internal)?;
         let durable = File::from(adopt(orders.durable).map_err(Refusal::internal)?);
         keep_to_ourselves();
         raise_descriptor_limit();
         let dir = RunDir::open(&orders.dir).map_err(|error| Refusal::run_dir(&error))?;
+        let place = Place::of(&dir, &lock).map_err(Refusal::internal)?;
         let plan = Arc::new(dir.plan().map_err(|error| Refusal::run_dir(&error))?);
         enter(Path::new(&plan.run.cwd))?;
         let foreign = orders.request.foreign.unwrap_or(plan.run.foreign);
@@ -167,10 +172,11 @@ fn prepare(orders: &Orders, link: Link) -> Result<Prepared, (Refusal, Link)> {
         let voice = commit_voice(durable, &link, &obstacle);
         let (journal, past) = open_journal(&dir, &plan, &orders.request, voice, &link)?;
         let sharing = (foreign, wait, leases);
-        Ok((dir, plan, machine, sharing, journal, obstacle, past, signals, lock))
+        Ok((dir, plan, machine, sharing, journal, obstacle, past, signals, (place, lock, directory)))
     })();
     match ready {
-        Ok((dir, plan, machine, (foreign, wait, leases), journal, obstacle, mut past, signals, lock)) => {
+        Ok((dir, plan, machine, (foreign, wait, leases), journal, obstacle, mut past, signals, held)) => {
+            let (place, lock, directory) = held;
             let (plan_of, failed_too) = (&*plan, orders.request.failed);
             let resumed =
                 Resumed { dir: &dir, plan: plan_of, machine: &machine, journal: &journal, failed_too };
@@ -190,7 +196,8 @@ fn prepare(orders: &Orders, link: Link) -> Result<Prepared, (Refusal, Link)> {
                 signals,
                 guardian: orders.guardian,
                 detached: orders.request.detached,
-                _lock: lock,
+                place,
+                _lock: (lock, directory),
             })
         }
         Err(refusal) => Err((refusal, link)),
@@ -305,11 +312,11 @@ fn commit_voice(durable: File, link: &Link, obstacle: &Obstacle) -> Box<dyn Fn(C
         // The front reads this to know what may be announced; failing to write to memory is not to be had.
         Commit::Durable { bytes, .. } => drop(durable.write_all_at(&bytes.to_ne_bytes(), 0)),
         Commit::Blocked { because } => {
-            voice.note(&because);
+            voice.trouble(&because);
             set(Some(because));
         }
         Commit::Unblocked => {
-            voice.note("the journal can be written again; going on");
+            voice.trouble("the journal can be written again; going on");
             set(None);
         }
     })

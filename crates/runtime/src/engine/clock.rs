@@ -26,6 +26,8 @@ pub(super) enum Alarm {
     Abandoned,
     /// `--wait` is over.
     WaitedEnough,
+    /// Time to look whether the run directory is where it was.
+    Place,
     /// Time to reap and end what no running job owns.
     Sweep,
 }

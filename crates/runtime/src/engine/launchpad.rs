@@ -26,7 +26,9 @@ pub(super) enum Setback {
     Program(String),
     /// Nothing can be started right now: disk full, too many processes.
     Blocked(String),
-    /// The run directory is gone or unusable.
+    /// A directory is gone that was there; perhaps all of the run's.
+    Missing(String),
+    /// The journal is gone.
     Fatal(String),
 }
 
@@ -76,10 +78,13 @@ impl Launchpad {
 
     /// Makes everything ready for the job.
     pub(super) fn make_ready(&mut self, start: &Start<'_>) -> Result<Ready, Setback> {
-        let files = self
-            .request(start.job, start.attempt)
-            .and_then(|request| self.files.take(&request))
-            .map_err(|error| setback(&error, &self.dir))?;
+        let files = self.request(start.job, start.attempt).and_then(|request| self.files.take(&request));
+        let files = files.map_err(|error| {
+            if error.kind() == io::ErrorKind::NotFound {
+                self.reopen_stage(self.plan.job(start.job).stage);
+            }
+            setback(&error, &self.dir)
+        })?;
         let pad = &self.stages[&self.plan.job(start.job).stage];
         let briefing = Briefing { dir: &self.dir, plan: &self.plan, machine: &self.machine, start };
         let own = briefing.environment(&pad.environment);
@@ -184,6 +189,19 @@ impl Launchpad {
         Ok(())
     }
 
+    /// Makes the stage's directory again, if it was removed. While that does not go, the old one stays: outputs may lie in it.
+    fn reopen_stage(&mut self, stage: StageId) {
+        let there = self.stages.get(&stage).is_some_and(|pad| {
+            rustix::fs::fstat(&pad.directory).is_ok_and(|directory| directory.st_nlink > 0)
+        });
+        if !there
+            && self.dir.plan_file().exists()
+            && let Ok(pad) = self.open_stage(stage)
+        {
+            self.stages.insert(stage, pad);
+        }
+    }
+
     fn open_stage(&self, id: StageId) -> io::Result<StagePad> {
         let stage = self.plan.stage(id);
         let path = self.dir.root().join("jobs").join(&stage.name);
@@ -210,15 +228,17 @@ fn setback(error: &io::Error, dir: &RunDir) -> Setback {
         io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded => Setback::Blocked(format!(
             "cannot {what}: no space left under {root}; free some space and the run goes on by itself"
         )),
-        io::ErrorKind::NotFound => {
-            Setback::Fatal(format!("the run directory {root} was removed while in use"))
-        }
-        _ if is_shortage(error) => Setback::Blocked(format!("cannot {what}: {error}; trying again")),
+        io::ErrorKind::NotFound => Setback::Missing(format!(
+            "cannot {what}: a directory below {root} was removed while in use; trying again"
+        )),
         io::ErrorKind::ReadOnlyFilesystem => {
             Setback::Blocked(format!("cannot {what}: {root} is read-only now"))
         }
-        // This job's own folder is in the way; another's may be fine.
-        _ => Setback::Program(format!("cannot {what} under {root}: {error}")),
+        io::ErrorKind::FileTooLarge => Setback::Blocked(format!(
+            "cannot {what}: {error}; interrupt the run, raise the file size limit (`ulimit -f`), then resume it"
+        )),
+        _ if is_own(error) => Setback::Program(format!("cannot {what} under {root}: {error}")),
+        _ => Setback::Blocked(format!("cannot {what} under {root}: {error}; trying again")),
     }
 }
 
@@ -245,6 +265,25 @@ fn explain(error: &io::Error, program: &str, cwd: &str) -> Setback {
         _ => format!("{program}: {error}"),
     };
     Setback::Program(text)
+}
+
+/// Errors that say that this job's own folder is in the way; another's may be fine. Any other is that of a file system that refuses
+/// or dies, and would hit every job alike.
+fn is_own(error: &io::Error) -> bool {
+    let own = [
+        libc::EEXIST,
+        libc::ENOTDIR,
+        libc::EISDIR,
+        libc::ENOTEMPTY,
+        libc::EACCES,
+        libc::EPERM,
+        libc::ELOOP,
+        libc::ENAMETOOLONG,
+        libc::EINVAL,
+        libc::EILSEQ,
+        libc::EMLINK,
+    ];
+    error.raw_os_error().is_none_or(|code| own.contains(&code))
 }
 
 /// Errors that pass: too many processes or open files, too little memory.

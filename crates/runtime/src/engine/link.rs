@@ -25,6 +25,11 @@ impl Link {
         self.send(&Message::Note(text.to_owned()));
     }
 
+    /// Tells a person what holds the run up, whatever else is shown. With nobody there, it goes to the engine's log.
+    pub(super) fn trouble(&self, text: &str) {
+        say(&self.stream, text);
+    }
+
     pub(super) fn send(&self, message: &Message) {
         send(&self.stream, message);
     }
@@ -67,19 +72,27 @@ impl Link {
 pub(super) struct Voice(Option<UnixStream>);
 
 impl Voice {
-    pub(super) fn note(&self, text: &str) {
+    /// As [`Link::trouble`].
+    pub(super) fn trouble(&self, text: &str) {
         if let Some(stream) = &self.0 {
-            send(stream, &Message::Note(text.to_owned()));
+            say(stream, text);
         }
     }
 }
 
-/// Lost if nobody listens; what matters is in the journal.
-fn send(mut stream: &UnixStream, message: &Message) {
-    if let Ok(mut line) = serde_json::to_vec(message) {
-        line.push(b'\n');
-        let _ = stream.write_all(&line);
+fn say(stream: &UnixStream, text: &str) {
+    if !send(stream, &Message::Trouble(text.to_owned())) {
+        let _ = writeln!(std::io::stderr(), "{text}");
     }
+}
+
+/// Lost if nobody listens, which is `false`; what matters is in the journal.
+fn send(mut stream: &UnixStream, message: &Message) -> bool {
+    let line = serde_json::to_vec(message).map(|mut line| {
+        line.push(b'\n');
+        line
+    });
+    line.is_ok_and(|line| stream.write_all(&line).is_ok())
 }
 
 impl AsFd for Link {

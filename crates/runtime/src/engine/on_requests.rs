@@ -39,6 +39,7 @@ impl Reactor<'_> {
             _ => return,
         };
         self.publisher.hurry();
+        self.asked = true;
         let again = self.interrupted.is_some();
         self.interrupted.get_or_insert(code);
         self.feed(Input::Interrupted { because: name.to_owned(), now: again || signal == GUARDIAN_GONE });
@@ -66,6 +67,7 @@ impl Reactor<'_> {
         // An empty list would mean all.
         if !jobs.is_empty() {
             if names.is_empty() {
+                self.asked = true;
                 self.publisher.hurry();
             }
             self.publisher.hurry_jobs(&jobs);

@@ -105,7 +105,7 @@ impl Reactor<'_> {
                 false
             }
             // Jobs find out the same, and say so.
-            Err(Setback::Blocked(_) | Setback::Fatal(_)) => false,
+            Err(Setback::Blocked(_) | Setback::Missing(_) | Setback::Fatal(_)) => false,
         }
     }
 

@@ -1,14 +1,13 @@
 //! Starts: a decision of the core becomes a process, or the reason why there is none.
 
-use std::sync::PoisonError;
-
 use gpulane_core::Input;
-use gpulane_model::ExitCode;
+use gpulane_model::{Attempt, ExitCode, JobId};
 use rustix::event::epoll;
 
 use super::ending::Names;
 use super::environment::Start;
 use super::launchpad::{Ready, Setback};
+use super::place::Misplaced;
 use super::reactor::{Reactor, watch_main};
 use super::standbys::{Mould, Warm};
 use crate::process::spawn::Spawned;
@@ -41,21 +40,31 @@ impl Reactor<'_> {
                 Input::JobSpawned { job, attempt, pid: pid.as_raw_nonzero().get().unsigned_abs(), warm }
             }
             Err(Setback::Program(message)) => Input::SpawnFailed { job, attempt, message },
-            Err(Setback::Blocked(because)) => {
-                // Tried again every few seconds, said once.
-                if self.last_note != because {
-                    self.prepared.link.note(&because);
-                    self.last_note.clone_from(&because);
-                }
-                Input::SpawnBlocked { job, attempt, because }
+            Err(Setback::Missing(because)) => {
+                self.check_place();
+                self.hold(job, attempt, because)
             }
+            Err(Setback::Blocked(because)) => self.hold(job, attempt, because),
             Err(Setback::Fatal(because)) => {
-                self.prepared.link.note(&because);
+                self.prepared.link.trouble(&because);
                 self.interrupted.get_or_insert(ExitCode::Internal);
                 self.inputs.push_back(Input::Interrupted { because: because.clone(), now: true });
                 Input::SpawnBlocked { job, attempt, because }
             }
         }
+    }
+
+    /// Nothing can be started just now. Tried again every few seconds, said once.
+    fn hold(&mut self, job: JobId, attempt: Attempt, because: String) -> Input {
+        let known = match &self.misplaced {
+            Some(Misplaced::Held(known) | Misplaced::Removed(known)) => *known == because,
+            None => self.last_note == because || self.obstacle().as_ref() == Some(&because),
+        };
+        if !known {
+            self.prepared.link.trouble(&because);
+            self.last_note.clone_from(&because);
+        }
+        Input::SpawnBlocked { job, attempt, because }
     }
 
     /// Gives the job to a standby that fits, or starts a process for it.
@@ -85,15 +94,5 @@ impl Reactor<'_> {
             extra: start.extra.to_vec(),
         };
         self.standbys.hand_over(start.job, &mould, &ready.files, &ready.own_names())
-    }
-
-    /// Nothing is started that could not be recorded.
-    fn may_start(&self) -> Result<(), Setback> {
-        let obstacle = self.prepared.obstacle.lock().unwrap_or_else(PoisonError::into_inner).clone();
-        match obstacle {
-            None => Ok(()),
-            Some(because) if !self.prepared.dir.journal_file().exists() => Err(Setback::Fatal(because)),
-            Some(because) => Err(Setback::Blocked(because)),
-        }
     }
 }

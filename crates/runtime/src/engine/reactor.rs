@@ -5,7 +5,6 @@ use std::collections::{HashMap, VecDeque};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::sync::Arc;
-use std::time::Duration;
 
 use gpulane_core::{Core, Effect, Input, Outcome, Timer};
 use gpulane_journal::Journal;
@@ -23,6 +22,7 @@ use super::gpus::Gpus;
 use super::launchpad::Launchpad;
 use super::on_feeders::MapsSeen;
 use super::on_gpus::Sharing;
+use super::place::Misplaced;
 use super::publish::Publisher;
 use super::standbys::Standbys;
 use super::vigil::{self, Vigils};
@@ -31,10 +31,6 @@ use crate::experience::Experience;
 
 /// How often leftovers are looked for that no exit told us of.
 const SWEEP: Millis = Millis::seconds(5);
-/// How long the last records may take to reach the disk before we say that they did not.
-const LAST_WORDS: Duration = Duration::from_secs(10);
-/// How long we wait at the end for what does not end by SIGKILL; the guardian waits on.
-const SOON: Duration = Duration::from_secs(1);
 
 /// Lanes that may come free at once; each job made ready holds two descriptors.
 const MOST_AHEAD: usize = 16;
@@ -57,7 +53,7 @@ const STANDBY_WORDS: u64 = 12 << 32;
 pub(super) struct Reactor<'a> {
     pub(super) prepared: &'a mut Prepared,
     pub(super) core: Core,
-    journal: Journal,
+    pub(super) journal: Journal,
     pub(super) epoll: OwnedFd,
     /// Rung when there is a request; `None` where FIFOs cannot be had.
     pub(super) bell: Option<OwnedFd>,
@@ -82,6 +78,10 @@ pub(super) struct Reactor<'a> {
     /// They are being worked off.
     feeding: bool,
     outcome: Option<Outcome>,
+    /// The run directory is not where it was, or not whole.
+    pub(super) misplaced: Option<Misplaced>,
+    /// The run is to end: it was interrupted, or all of it cancelled.
+    pub(super) asked: bool,
     /// What was said last about starts that are held.
     pub(super) last_note: String,
     /// The exit code of an interrupted run.
@@ -147,6 +147,8 @@ impl<'a> Reactor<'a> {
             inputs: VecDeque::new(),
             feeding: false,
             outcome: None,
+            misplaced: None,
+            asked: false,
             last_note: String::new(),
             interrupted: None,
         })
@@ -155,6 +157,7 @@ impl<'a> Reactor<'a> {
     /// Runs until the core says the run is over.
     pub(super) fn run(mut self) -> io::Result<ExitCode> {
         self.clock.set(SWEEP, Alarm::Sweep);
+        self.look_at_place();
         if vigil::is_gated(&self.prepared.plan, &self.prepared.machine) {
             // Until the first look at the CPUs, no core is known to be idle.
             self.feed(Input::Pressure { idle: 0 });
@@ -250,6 +253,7 @@ impl<'a> Reactor<'a> {
             Alarm::WaitedEnough => self.on_waited_enough(),
             // The guardian cannot do it: it is held by a debugger, or frozen.
             Alarm::Abandoned => self.on_signal(libc::SIGHUP),
+            Alarm::Place => self.look_at_place(),
             Alarm::Feeder(stage) => self.press_feeder(stage),
             Alarm::Ending(job) => {
                 let look = self.roster_attempt(job, Roster::look);
@@ -392,19 +396,7 @@ impl<'a> Reactor<'a> {
             Some(Outcome::Interrupted) => self.interrupted.unwrap_or(ExitCode::Interrupted),
             _ => self.code_of_finished(),
         };
-        // A journal that was deleted will not come back.
-        let patience = if self.prepared.dir.journal_file().exists() { LAST_WORDS } else { Duration::ZERO };
-        let written = self.journal.close(patience);
-        self.prepared.wake_guardian();
-        // Where the guardian lives, it does the same once more; where it was killed, nobody else would.
-        self.roster.end_all_children(if self.prepared.guardian_lives() { SOON } else { LAST_WORDS });
-        if !written {
-            self.prepared
-                .link
-                .note("the last events could not be written to the journal; `resume` sets that right");
-            return ExitCode::Internal;
-        }
-        code
+        self.close_journal(code)
     }
 }
 
