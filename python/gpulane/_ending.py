@@ -47,6 +47,12 @@ SYSTEM = re.compile(r"/(usr/)?lib(32|64)?/|/usr/local/(cuda|nvidia)|.*/lib(pytho
 DATABASES = ("_dbm", "_gdbm", "_sqlite3")
 """Of Python's own, all but these."""
 
+TRACKERS = ("multiprocessing.resource_tracker", "joblib.externals.loky.backend.resource_tracker")
+"""Modules whose `ResourceTracker` ends the process that it has started, if it has started one."""
+
+ONLY_FREES = frozenset(["cupy.cuda.stream.Stream"])
+"""Classes of these libraries whose `__del__` gives memory of the GPU back."""
+
 BUFFERS = (_io.BufferedWriter, _io.BufferedRandom, _io.BufferedRWPair)
 FILES = (*BUFFERS, _io.BufferedReader, _io.BytesIO, _io.FileIO, _io.StringIO, _io.TextIOWrapper)
 
@@ -181,6 +187,8 @@ def _open_files(objects: List[Any]) -> Optional[List[Any]]:
         what = kinds[type(one)]
         if what == "suspended" and not _is_known(one) or what == "own file" and not one.closed:
             return None
+        if what == "tracker" and getattr(one, "_pid", 0) is not None:
+            return None
         if what == "class" and _has_hidden_objects(one) and isinstance(getattr(one, "__del__", None), FunctionType):
             return None
         if what == "file" and not one.closed:
@@ -208,7 +216,12 @@ def _kind(kind: type) -> str:
     if issubclass(kind, _io._IOBase) and last_words is getattr(_io._IOBase, "__del__", None):
         return "own file"  # Such as those of `gzip`, which have an end to write.
     # A socket is closed when it goes; the kernel does so, too.
-    return "" if last_words in (None, getattr(_socket.socket, "__del__", None)) else "last words"
+    if last_words in (None, getattr(_socket.socket, "__del__", None)):
+        return ""
+    module, name = getattr(kind, "__module__", None), getattr(kind, "__qualname__", None)
+    if module in TRACKERS and name == "ResourceTracker":
+        return "tracker"
+    return "" if f"{module}.{name}" in ONLY_FREES else "last words"
 
 
 def _has_hidden_objects(kind: type) -> bool:

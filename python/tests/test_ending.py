@@ -200,6 +200,18 @@ class Ending(Standby):
             "import socket\nkept = socket.socketpair()\nkept[0].close()\ndef main(): print('all')\n", ["all"]
         )
 
+    def test_a_tracker_that_has_started_nothing_has_no_say(self) -> None:
+        place = self.folder / "joblib" / "externals" / "loky" / "backend"
+        place.mkdir(parents=True)
+        for package in [place, *list(place.parents)[:3]]:
+            (package / "__init__.py").touch()
+        (place / "resource_tracker.py").write_text(
+            "class ResourceTracker:\n    _pid = None\n    def __del__(self): pass\ntracker = ResourceTracker()\n"
+        )
+        text = "from joblib.externals.loky.backend import resource_tracker as its\ndef main(): {}print('all')\n"
+        self.assert_quick(text.format(""), ["all"])
+        self.assertEqual(self.three_ways(text.format("its.tracker._pid = 7; ")), [["all", "taken apart"]] * 3)
+
     def test_compressed_files_get_their_end(self) -> None:
         self.write("import gzip\nZIPPED = gzip.open('here.gz', 'wt')\ndef main(): ZIPPED.write('all of it')\n")
         self.assertEqual(self.cold("train.py:main").returncode, 0)
