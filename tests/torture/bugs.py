@@ -17,14 +17,18 @@ class Bug:
     file: str
     old: str
     new: str
+    # Further edits of the same file.
+    more: tuple[tuple[str, str], ...] = ()
 
     def plant(self, source: Path) -> None:
-        """Makes the edit in a copy of the source."""
+        """Makes the edits in a copy of the source."""
         path = source / self.file
         text = path.read_text("utf-8")
-        if text.count(self.old) != 1:
-            raise LookupError(f"{self.name}: `{self.old}` stands {text.count(self.old)} times in {self.file}, not once")
-        path.write_text(text.replace(self.old, self.new), "utf-8")
+        for old, new in ((self.old, self.new), *self.more):
+            if text.count(old) != 1:
+                raise LookupError(f"{self.name}: `{old}` stands {text.count(old)} times in {self.file}, not once")
+            text = text.replace(old, new)
+        path.write_text(text, "utf-8")
 
 
 BUGS = [
@@ -81,6 +85,23 @@ BUGS = [
         "crates/runtime/src/engine/ending/adopted.rs",
         "match waitpid(Some(pid), WaitOptions::NOHANG) {",
         "match waitpid(Some(pid), WaitOptions::NOHANG).map(|_| None::<()>) {",
+    ),
+    Bug(
+        "a decoder's handle is kept after an error",
+        "crates/decode/src/jpeg/mod.rs",
+        "opened(handle, header, &seen, true)\n            }\n"
+        "            Err(error) => Err(Rejection::broken(reason(error))),",
+        "opened(handle, header, &seen, true)\n            }\n"
+        "            Err(error) => { KEPT.set(Some(handle)); Err(Rejection::broken(reason(error))) }",
+        (
+            (
+                "fn fresh() -> Result<Decompressor, Rejection> {",
+                "use std::cell::Cell;\n"
+                "thread_local! { static KEPT: Cell<Option<Decompressor>> = const { Cell::new(None) }; }\n"
+                "fn fresh() -> Result<Decompressor, Rejection> {\n"
+                "    if let Some(kept) = KEPT.take() { return Ok(kept); }",
+            ),
+        ),
     ),
     Bug(
         "a resumed map forgets which items are committed",
