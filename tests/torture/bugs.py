@@ -71,8 +71,8 @@ BUGS = [
     Bug(
         "the run's lock is not taken",
         "crates/journal/src/lock.rs",
-        "if try_lock(&file, FlockOperation::NonBlockingLockExclusive, path)? {",
-        "if try_lock(&file, FlockOperation::NonBlockingLockExclusive, path)? || true {",
+        "if try_lock(file, FlockOperation::NonBlockingLockExclusive, path)? {",
+        "if try_lock(file, FlockOperation::NonBlockingLockExclusive, path)? || true {",
     ),
     Bug(
         "a published output is not recognised by a resume",

@@ -201,6 +201,7 @@ def cut_power(life: Life, fault: Fault) -> bool:
     life.disk.cut()
     proc.end_all(life.program.tag)
     life.call.excused |= {-9}
+    life.excused_beside |= {-9, 70}
     life.after_cut()
     life.say("power cut")
     return True

@@ -144,6 +144,7 @@ def move_away(life: Life, fault: Fault) -> bool:
     # Ended on request at the latest.
     life.happened.slowed = life.happened.refused = True
     life.call.excused |= {2, 70, 143, 130}
+    life.excused_beside |= {2, 70}
     life.later(1 + 2 * fault.roll, lambda: put_back(life))
     life.say("run directory moved away")
     return True
