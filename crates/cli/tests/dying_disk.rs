@@ -58,9 +58,7 @@ impl Quiet {
     /// Its exit code. What does not end at once, where nothing but a signal was needed, is a failure.
     fn code(mut self) -> i32 {
         let child = &mut self.child;
-        let code =
-            wait_for("its end", || child.try_wait().unwrap().map(|status| status.code().unwrap_or(-1)));
-        code
+        wait_for("its end", || child.try_wait().unwrap().map(|status| status.code().unwrap_or(-1)))
     }
 }
 

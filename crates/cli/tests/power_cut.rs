@@ -123,6 +123,9 @@ n = [1, 2]
         before,
         "of a job that had succeeded before the cut"
     );
+    std::fs::write(&config, "").unwrap();
+    assert_eq!(resume(&gpulane, Some("a third")), 4, "nothing to do");
+    assert_eq!(std::fs::read_to_string(&config).unwrap(), before, "of a run that had finished");
 }
 
 #[test]

@@ -69,6 +69,13 @@ impl Group<'_> {
                 let finding = Finding::warning(FAILED, format!("{}: cancelled", named(&self.names)));
                 finding.because("somebody ended them with `gpulane cancel`")
             }
+            Cause::Publish(_) if self.jobs.iter().all(|(_, failure)| failure.kept) => self
+                .bad(format!("ended well, but the output could not be published: {}", self.message()))
+                .because("what they wrote is whole and kept in their attempt's folder")
+                .then(format!(
+                    "gpulane resume {}    # publishes it, nothing runs again",
+                    self.story.dir.root().display()
+                )),
             Cause::Publish(_) => self
                 .bad(format!("ended well, but the output could not be published: {}", self.message()))
                 .because("what they wrote is still in their attempt's folder")

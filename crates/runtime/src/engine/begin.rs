@@ -342,6 +342,7 @@ fn open_journal(
     let open_jobs = past.counts.pending + past.counts.running + u32::from(open_maps);
     let again = if request.failed { past.counts.failed + past.counts.skipped } else { past.kept() };
     if past.last_seq > 0 && open_jobs + again == 0 {
+        recovery::restore_files(dir, plan, &past);
         if !past.finished {
             finish_belatedly(journal, &past);
         }

@@ -56,9 +56,8 @@ pub(super) struct Resumed<'a> {
 /// Records the start or the resumption, and everything that changed while nobody was writing.
 pub(super) fn take_stock(resumed: &Resumed<'_>, past: &mut RunState) {
     let Resumed { dir, plan, machine, journal, failed_too } = *resumed;
-    let (before, boot) = (past.boot.clone(), boot::id());
-    let known = past.last_seq > 0;
-    let trust = if before.is_some() && before == boot { Trust::SameBoot } else { Trust::RecordsOnly };
+    let (known, trust, boot) = (past.last_seq > 0, trust_in(past), boot::id());
+    restore_files(dir, plan, past);
     let mut stock = Stock { dir, plan, journal, past, trust, published: false };
     let gpulane = env!("CARGO_PKG_VERSION").to_owned();
     let pid = std::process::id();
@@ -80,9 +79,6 @@ pub(super) fn take_stock(resumed: &Resumed<'_>, past: &mut RunState) {
         return;
     }
     for job in plan.job_ids() {
-        if trust == Trust::RecordsOnly && known {
-            stock.restore_files(job);
-        }
         stock.settle(job);
         if plan.stage_of(job).map.is_some() {
             continue;
@@ -93,6 +89,38 @@ pub(super) fn take_stock(resumed: &Resumed<'_>, past: &mut RunState) {
         stock.requeue(job, failed_too);
     }
     stock.take_up_maps(failed_too);
+}
+
+/// Sets right what a power cut may have undone that no record depends on, if the machine has stopped since the last engine.
+pub(super) fn restore_files(dir: &RunDir, plan: &Plan, past: &RunState) {
+    if trust_in(past) == Trust::SameBoot {
+        return;
+    }
+    for job in plan.job_ids().filter(|job| past.job(*job).attempts > 0) {
+        let (config, text) = (dir.config_file(plan, job), plan.job(job).config.text());
+        // A job that starts has its own written anyway; this is for whoever reads those of finished ones.
+        if std::fs::read(&config).is_ok_and(|there| there != text.as_bytes()) {
+            let _ = std::fs::write(&config, text);
+        }
+        let state = past.job(job);
+        let has_output =
+            matches!(state.status, JobStatus::Succeeded { .. }) && plan.stage_of(job).map.is_none();
+        if has_output && !dir.out_dir(plan, job).exists() {
+            let last = Attempt(state.attempts);
+            // The rename of an empty output is not synced. Removed by hand, it stays away.
+            if dir.attempt_out(plan, job, last).exists() {
+                let _ = publish_again(dir, plan, job, last);
+            }
+        }
+    }
+}
+
+fn publish_again(dir: &RunDir, plan: &Plan, job: JobId, attempt: Attempt) -> Result<(), Unpublished> {
+    publish(&OutputPlace::open(&dir.root().join("jobs"), plan, job, attempt)?)
+}
+
+fn trust_in(past: &RunState) -> Trust {
+    if past.boot.is_some() && past.boot == boot::id() { Trust::SameBoot } else { Trust::RecordsOnly }
 }
 
 /// What of an attempt that was under way is believed.
@@ -121,31 +149,6 @@ impl Stock<'_> {
         let record = Record { seq: self.past.last_seq + 1, time, event };
         self.past.apply(&record);
         self.journal.append(time, record.event);
-    }
-
-    /// Sets right what a power cut may have undone that no record depends on.
-    fn restore_files(&mut self, job: JobId) {
-        let state = self.past.job(job);
-        if state.attempts == 0 {
-            return;
-        }
-        let config = self.dir.config_file(self.plan, job);
-        let text = self.plan.job(job).config.text();
-        // A job that starts has its own written anyway; this is for whoever reads those of finished ones.
-        if std::fs::read(&config).is_ok_and(|there| there != text.as_bytes()) {
-            let _ = std::fs::write(&config, text);
-        }
-        let is_worker = self.plan.stage_of(job).map.is_some();
-        if let JobStatus::Succeeded { .. } = state.status
-            && !is_worker
-            && !self.dir.out_dir(self.plan, job).exists()
-        {
-            let last = Attempt(state.attempts);
-            // The rename of an empty output is not synced. Removed by hand, it stays away.
-            if self.dir.attempt_out(self.plan, job, last).exists() {
-                let _ = self.publish(job, last);
-            }
-        }
     }
 
     /// An attempt the journal saw start but not end was lost with its engine, unless its output is there.
@@ -205,8 +208,7 @@ impl Stock<'_> {
     }
 
     fn publish(&self, job: JobId, attempt: Attempt) -> Result<(), Unpublished> {
-        let place = OutputPlace::open(&self.dir.root().join("jobs"), self.plan, job, attempt)?;
-        publish(&place)
+        publish_again(self.dir, self.plan, job, attempt)
     }
 
     fn succeed(&mut self, job: JobId, attempt: Attempt) {
