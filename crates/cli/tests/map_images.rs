@@ -218,7 +218,7 @@ fn images_that_take_more_memory_than_there_is_are_named_and_the_others_go_on() {
         std::fs::write(images.join(format!("{number}.webp")), &file).unwrap();
     }
     let gpulane = gpulane.limited("ulimit -v 2000000");
-    let finished = gpulane.map(SUMS, &["images"], &["--threads", "4"]);
+    let finished = gpulane.start_map(SUMS, &["images"], &["--threads", "4"]).wait();
     assert_eq!(finished.code, 3, "{finished:?}");
     assert_eq!(gpulane.rows().len(), 24);
     let failed = gpulane.failed_items();

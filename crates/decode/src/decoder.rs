@@ -8,7 +8,7 @@ use gpulane_model::{Decode, Size};
 use crate::colour::{Wanted, convert};
 use crate::fit::{fitting, oriented};
 use crate::jpeg::Jpegs;
-use crate::memory::{KEEP, area, resizing, stretch_to};
+use crate::memory::{area, resizing, stretch_to};
 use crate::orient::turn;
 use crate::shape::{Picture, Pixels, Shaper};
 use crate::sniff::Format;
@@ -181,7 +181,7 @@ impl Decoder {
     /// Gives back what only a giant needed.
     fn relax(&mut self) {
         let own = self.raw.capacity() + self.pixels.capacity();
-        if own + self.shaper.kept() + self.jpegs.kept() > KEEP {
+        if (own + self.shaper.kept() + self.jpegs.kept()) as u64 > self.limits.keeps() {
             (self.raw, self.pixels) = (Vec::new(), Vec::new());
             self.shaper.give_back();
             self.jpegs.give_back();

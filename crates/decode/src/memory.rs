@@ -7,13 +7,18 @@ use gpulane_model::Bytes;
 /// What decoders may allocate before an image's sides are known, and beside its pixels: notes, colour profiles, lists of strips.
 pub(crate) const NOTES: u64 = 16 << 20;
 
-/// What a thread keeps between images, at most. Whoever needed more gives all of it back.
-pub(crate) const KEEP: usize = 32 << 20;
+/// What a thread keeps between images, at most: fresh memory costs a third of the time a large PNG takes.
+const KEEP: u64 = 128 << 20;
 
 /// Below this, a buffer grows in steps of powers of two.
 const SMALL: usize = 1 << 20;
 
 impl Limits {
+    /// Bytes of buffers that a thread may keep between images, beside what is claimed. Whoever needed more gives all of them back.
+    pub(crate) fn keeps(&self) -> u64 {
+        (self.max_memory / 16).min(KEEP)
+    }
+
     /// Claims the memory that an image of these sides takes while it is decoded. Comes before the place is asked for room, and
     /// before anything of it is used.
     pub(crate) fn claim(

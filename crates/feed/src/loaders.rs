@@ -46,7 +46,8 @@ pub struct Setup {
     pub ring: Arc<Ring>,
     /// What becomes of them.
     pub decode: Decode,
-    /// What one may cost. The memory that one may take is what all threads share, beside 32 MiB that each may keep.
+    /// What one may cost. The memory that one may take is what all threads share, beside 16 MiB of each that are not counted, and buffers of a
+    /// sixteenth of it, at most 128 MiB, that each may keep.
     pub limits: Limits,
     /// How many threads.
     pub threads: u32,
