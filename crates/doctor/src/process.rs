@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 
 use gpulane_gpu::user_name;
 use gpulane_model::Millis;
-use gpulane_witness::{Change, Evidence, Known, Python, compare, in_full};
+use gpulane_witness::{Change, Evidence, GpuUse, Known, Python, compare, in_full};
 use rustix::process::geteuid;
 
 use crate::patience::{PATIENCE, within};
@@ -88,13 +88,20 @@ fn looks(pid: u32, look_for: Duration) -> Option<Looks> {
         std::thread::sleep(BETWEEN.min(look_for.saturating_sub(begun.elapsed())));
         let (now, second) = take()?;
         let usage = now.since(&before);
-        let change = compare(&first, &second, &Known { main: pid, ..Known::default() });
+        let change = compare(&first, &second, &known(pid, &second));
         let over = Millis(u64::try_from(begun.elapsed().as_millis()).unwrap_or(u64::MAX));
         let ended = begun.elapsed() >= look_for;
         if ended || matches!(change, Change::Moved(_)) && begun.elapsed() >= BETWEEN {
             return Some(Looks { pid, second, change, usage, over });
         }
     }
+}
+
+/// Without a GPU there is none that could be at work; of one that it has, two looks say too little.
+fn known(pid: u32, evidence: &Evidence) -> Known {
+    let none = evidence.processes.iter().all(|process| process.descriptors.gpus == 0);
+    let gpu = if none { GpuUse::Idle } else { GpuUse::Unknown };
+    Known { main: pid, gpu, ..Known::default() }
 }
 
 /// Who it is.

@@ -58,6 +58,7 @@ const RULES: &[Rule] = &[
     inside::interpreter_lock,
     inside::library,
     inside::deadlock,
+    inside::owned,
     inside::lock,
     inside::semaphore,
     inside::queue_join,

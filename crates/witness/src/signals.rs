@@ -8,8 +8,8 @@ use crate::proc_files::read;
 
 /// Signals that timers send, by number.
 const OF_TIMERS: [(u32, &str); 3] = [(14, "SIGALRM"), (26, "SIGVTALRM"), (27, "SIGPROF")];
-/// Signals that have no meaning but what programs make of them.
-const OF_USERS: [(u32, &str); 3] = [(10, "SIGUSR1"), (12, "SIGUSR2"), (29, "SIGIO")];
+/// Signals that have no meaning but what programs make of them; the first tells those without a terminal to read their settings anew.
+const OF_USERS: [(u32, &str); 4] = [(1, "SIGHUP"), (10, "SIGUSR1"), (12, "SIGUSR2"), (29, "SIGIO")];
 /// From here on real-time signals that the C library does not use itself.
 const REAL_TIME: u32 = 34;
 const CHILD: u32 = 17;
@@ -62,7 +62,7 @@ mod tests {
 
     #[test]
     fn what_ends_a_program_or_tells_of_its_faults_wakes_nobody() {
-        assert_eq!(caught(&[1, 2, 3, 6, 8, 11, 15, 32, 33]), Signals::default());
+        assert_eq!(caught(&[2, 3, 6, 8, 11, 15, 32, 33]), Signals::default());
         assert!(caught(&[17]).on_child && caught(&[17]).why.is_none());
     }
 

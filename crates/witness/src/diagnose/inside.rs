@@ -1,9 +1,9 @@
 //! Causes within one process: locks, queues, events, the interpreter.
 
-use super::doing::Doing;
+use super::doing::{Doing, doing};
 use super::scene::{Finding, Scene, own_frame, place_of, threads_doing};
 use crate::frame::Owner;
-use crate::{ProcessEvidence, ThreadEvidence};
+use crate::{ProcessEvidence, Source, ThreadEvidence, Tie};
 
 /// One thread has Python's own lock and does not give it back.
 pub(crate) fn interpreter_lock(scene: &Scene) -> Option<Finding> {
@@ -90,6 +90,28 @@ pub(crate) fn deadlock(scene: &Scene) -> Option<Finding> {
 
 fn python_threads(process: &ProcessEvidence, wanted: Doing) -> Vec<&ThreadEvidence> {
     threads_doing(process, wanted).into_iter().filter(|thread| !thread.frames.is_empty()).collect()
+}
+
+/// A lock whose owner is written down, and waits itself.
+pub(crate) fn owned(scene: &Scene) -> Option<Finding> {
+    let here = scene.here_doing(&[Doing::Lock])?;
+    let [Source::Thread { tid, tie }] = &here.thread.wait.as_ref()?.sources[..] else { return None };
+    let lock = if *tie == Tie::RLock { "RLock" } else { "mutex" };
+    if *tid == here.thread.tid {
+        return Finding::new(
+            format!("the thread that waits for a {lock} holds it already"),
+            "unlock it first, or make it a recursive one",
+        );
+    }
+    let owner = here.process.threads.iter().find(|thread| thread.tid == *tid)?;
+    Finding::new(
+        format!(
+            "thread {tid} holds the {lock}, and waits itself: {} ({})",
+            place_of(owner),
+            doing(owner).phrase()
+        ),
+        "take locks in the same order everywhere, and hold none while you wait for another thread",
+    )
 }
 
 /// One thread alone waits for a lock.

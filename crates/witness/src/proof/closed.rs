@@ -2,6 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use crate::frame::Owner;
+use crate::syscall::SHARED_MEMORY;
 use crate::{Evidence, GpuUse, Known, ProcessEvidence, Source, ThreadEvidence};
 
 /// The threads that nothing will let go on.
@@ -10,6 +12,8 @@ pub(crate) struct Closed<'a> {
     known: &'a Known,
     /// Threads of libraries that watch and report.
     watching: BTreeSet<u32>,
+    /// Threads that ask again and again in a loop of the user's, which may do something for others in each turn.
+    asking: BTreeSet<u32>,
     tids: BTreeSet<u32>,
 }
 
@@ -28,7 +32,8 @@ impl<'a> Closed<'a> {
             threads.map(|thread| thread.tid).collect::<Vec<_>>()
         };
         let watching = first.processes.iter().chain(&second.processes).flat_map(watches).collect();
-        let mut closed = Self { evidence: second, known, watching, tids: BTreeSet::new() };
+        let asking = asking(second);
+        let mut closed = Self { evidence: second, known, watching, asking, tids: BTreeSet::new() };
         for process in &second.processes {
             let waits = process.threads.iter().filter(|thread| {
                 let Some(earlier) = before.get(&thread.tid) else { return false };
@@ -76,6 +81,14 @@ impl<'a> Closed<'a> {
         matches!(thread.state, 'Z' | 'X') || self.tids.contains(&thread.tid)
     }
 
+    /// Closed, and not one that may do something for this one before it waits again.
+    fn gives_nothing(&self, thread: &ThreadEvidence, waiting: &ThreadEvidence) -> bool {
+        // Who asks with a lock in hand has it in every turn.
+        let for_lock = waiting.wait.as_ref().is_some_and(|wait| wait.on.as_deref() == Some(SHARED_MEMORY));
+        let asks = thread.tid != waiting.tid && self.asking.contains(&thread.tid);
+        self.is_closed(thread) && (for_lock || !asks)
+    }
+
     /// A thread of the GPU driver, which has nothing to do while the GPU idles.
     fn is_idle_helper(&self, process: &ProcessEvidence, thread: &ThreadEvidence) -> bool {
         let idle = matches!(self.known.gpu, GpuUse::Idle | GpuUse::Lost);
@@ -100,7 +113,7 @@ impl<'a> Closed<'a> {
     /// All who could let it go on are closed.
     fn stays(&self, process: &ProcessEvidence, thread: &ThreadEvidence) -> bool {
         if let Some(holder) = interpreter_holder(process, thread) {
-            return self.is_closed(holder);
+            return self.gives_nothing(holder, thread);
         }
         let sources = thread.wait.as_ref().map(|wait| &wait.sources[..]).unwrap_or_default();
         !sources.is_empty() && sources.iter().all(|source| self.cannot_give(process, thread, source))
@@ -109,7 +122,9 @@ impl<'a> Closed<'a> {
     fn cannot_give(&self, process: &ProcessEvidence, thread: &ThreadEvidence, source: &Source) -> bool {
         match source {
             Source::OwnThreads => self.whole_for(process, thread),
-            Source::Thread { tid, .. } => self.thread(*tid).is_none_or(|other| self.is_closed(other)),
+            Source::Thread { tid, .. } => {
+                self.thread(*tid).is_none_or(|other| self.gives_nothing(other, thread))
+            }
             Source::Exit(pids) => !pids.is_empty() && pids.iter().all(|pid| self.will_not_end(*pid)),
             Source::Processes { pids, .. } => pids
                 .iter()
@@ -122,7 +137,10 @@ impl<'a> Closed<'a> {
     /// What has ended already is about to be noticed, and who was not looked at may end.
     fn will_not_end(&self, pid: u32) -> bool {
         let process = self.evidence.process(pid).filter(|process| !super::is_gone(process));
-        process.is_some_and(|process| self.but_for_monitors(process))
+        process.is_some_and(|process| {
+            let asks = process.threads.iter().any(|thread| self.asking.contains(&thread.tid));
+            !asks && self.but_for_monitors(process)
+        })
     }
 
     /// Whether every thread of a process is closed, seen from one that waits. Libraries that only watch hold nothing of others;
@@ -130,7 +148,9 @@ impl<'a> Closed<'a> {
     fn whole_for(&self, process: &ProcessEvidence, waiting: &ThreadEvidence) -> bool {
         let inside = waiting.frames.iter().any(crate::Frame::watches);
         process.threads.iter().all(|thread| {
-            self.is_closed(thread) || self.is_idle_helper(process, thread) || !inside && self.watches(thread)
+            self.gives_nothing(thread, waiting)
+                || self.is_idle_helper(process, thread)
+                || !inside && self.watches(thread)
         })
     }
 
@@ -173,6 +193,23 @@ const ASKED_AGAIN: [(&str, &[&str]); 6] = [
     ("concurrent/futures/_base.py", &["result", "exception", "wait", "as_completed"]),
     ("concurrent/futures/process.py", &["wait_result_broken_or_wakeup"]),
 ];
+
+/// Threads that wait with a limit in a loop of the user's. One in a library, as that of a loader of batches, does nothing but ask; and one
+/// that does not get the interpreter does nothing.
+fn asking(evidence: &Evidence) -> BTreeSet<u32> {
+    let in_library = |thread: &ThreadEvidence| {
+        let caller = thread.frames.iter().find(|frame| !frame.is_standard());
+        caller.is_some_and(|frame| frame.owner() == Owner::Library)
+    };
+    let asks = |process: &ProcessEvidence, thread: &ThreadEvidence| {
+        thread.waits_by_the_clock() && !in_library(thread) && interpreter_holder(process, thread).is_none()
+    };
+    let processes = evidence.processes.iter();
+    let asking = processes.flat_map(|process| {
+        process.threads.iter().filter(move |thread| asks(process, thread)).map(|thread| thread.tid)
+    });
+    asking.collect()
+}
 
 /// It asks for a result again and again at one place: its limits came and went between the looks, and it did nothing else. What it
 /// asks is known: who else has a pipe, or that there are threads that could put.

@@ -8,7 +8,7 @@ mod peers;
 mod targets;
 
 use std::cell::{OnceCell, RefCell};
-use std::collections::{HashMap, HashSet};
+use std::collections::{BTreeSet, HashMap, HashSet};
 
 use rustix::net::sockopt::{Timeout, socket_timeout};
 use rustix::process::{Pid, PidfdFlags, PidfdGetfdFlags, pidfd_getfd, pidfd_open};
@@ -85,13 +85,20 @@ fn rooms<'a>(evidence: &Evidence, notes: &Notes, files: &'a [(u32, OpenFiles)]) 
             files: open.get(&process.pid).copied()?,
             memory: Memory::of(&folder),
             threads: process.threads.iter().map(|thread| (thread.tid, marks(thread.tid))).collect(),
-            children: children_of(&folder).into_iter().filter(living).collect(),
+            children: children(evidence, process.pid).into_iter().filter(living).collect(),
             mappings: OnceCell::new(),
             owners: RefCell::default(),
             folder,
         })
     });
     rooms.collect()
+}
+
+/// By the kernel's lists, which not every kernel has, and by the parents of those looked at.
+fn children(evidence: &Evidence, parent: u32) -> BTreeSet<u32> {
+    let known =
+        evidence.processes.iter().filter(|process| process.parent == parent).map(|process| process.pid);
+    known.chain(children_of(&folder_of(parent))).collect()
 }
 
 /// A socket can have a time limit of its own, which only the socket itself tells.

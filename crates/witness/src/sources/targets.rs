@@ -180,7 +180,9 @@ impl Room<'_> {
     /// `wait4` of one child, or of any.
     fn child(&self, pid: i32) -> Target {
         match u32::try_from(pid) {
-            Ok(pid) if pid != 0 => Target::Sure(Source::Exit(vec![pid])),
+            Ok(pid) if self.children.contains(&pid) => Target::Sure(Source::Exit(vec![pid])),
+            // Where it has another view of processes, it has other numbers for them.
+            Ok(pid) if pid != 0 => outside(format!("a child that it calls {pid}, which cannot be seen")),
             _ if self.children.is_empty() => outside("a child that cannot be seen"),
             _ => Target::Sure(Source::Exit(self.children.clone())),
         }

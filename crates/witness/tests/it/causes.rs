@@ -1,7 +1,7 @@
 //! Causes that need a GPU, a library or a broken machine, from evidence written by hand.
 
 use gpulane_model::{Millis, Stuck};
-use gpulane_witness::{Evidence, GpuSight, ProcessEvidence, Surroundings, Wait, diagnose};
+use gpulane_witness::{Evidence, GpuSight, ProcessEvidence, Source, Surroundings, Tie, Wait, diagnose};
 
 use crate::by_hand::{process, seen, thread, wait};
 
@@ -295,4 +295,20 @@ fn a_program_that_is_not_python_has_a_line_of_its_own() {
     let stuck = told(&seen(vec![main, child]));
     assert_eq!(stuck.evidence, "in a C function that does not return (call 999) in child 20, 2 processes");
     assert_eq!(stuck.cause.unwrap(), "it waits for child 20 (rsync a b), which does not go on");
+}
+
+#[test]
+fn locks_of_programs_that_are_not_python_are_told_with_their_owner() {
+    let owned = |tid: u32| Wait {
+        sources: vec![Source::Thread { tid, tie: Tie::Mutex }],
+        ..wait("futex", Some(false))
+    };
+    let mut main = process(10);
+    main.threads = vec![thread(10, owned(11), &[]), thread(11, owned(10), &[])];
+    cause(
+        &seen(vec![main.clone()]),
+        "thread 11 holds the mutex, and waits itself: thread 11 (waiting for a lock)",
+    );
+    main.threads[0].wait = Some(owned(10));
+    cause(&seen(vec![main]), "holds it already");
 }

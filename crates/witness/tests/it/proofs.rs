@@ -136,11 +136,23 @@ fn a_queue_that_is_asked_again_and_again() {
     }
     let change = compare(&first, &second, &idle());
     assert!(matches!(change, Change::Sleeping(_)), "its worker may be answered: {change:?}");
-    for evidence in [&mut first, &mut second] {
-        evidence.processes[1].threads[0].wait = Some(waits("futex", vec![processes(&[10, 20])]));
-    }
-    let change = compare(&first, &second, &idle());
-    assert!(matches!(change, Change::Frozen(_)), "its worker is closed: {change:?}");
+    let with_worker = |wait: Wait, frame: &str| {
+        let mut pair = (first.clone(), second.clone());
+        for evidence in [&mut pair.0, &mut pair.1] {
+            evidence.processes[1].threads[0].wait = Some(wait.clone());
+            evidence.processes[0].threads[0].frames[2].file = frame.to_owned();
+        }
+        compare(&pair.0, &pair.1, &idle())
+    };
+    let (mine, library) =
+        ("/home/me/train.py", "/v/lib/python3.11/site-packages/torch/utils/data/dataloader.py");
+    let change = with_worker(waits("futex", vec![Source::OwnThreads]), mine);
+    assert!(matches!(change, Change::Frozen(_)), "its worker is closed by itself: {change:?}");
+    let for_main = waits("read", vec![processes(&[10, 20])]);
+    let change = with_worker(for_main.clone(), mine);
+    assert!(matches!(change, Change::Sleeping(_)), "the loop may give its worker work: {change:?}");
+    let change = with_worker(for_main, library);
+    assert!(matches!(change, Change::Frozen(_)), "the loop of a DataLoader does not: {change:?}");
 
     let (first, second) = (asking("futex", Source::OwnThreads, 1), asking("futex", Source::OwnThreads, 9));
     let change = compare(&first, &second, &idle());
