@@ -153,6 +153,22 @@ while True:
     );
     is_proven(
         r"
+import multiprocessing, queue
+def load(lock, batches):
+    with lock: batches.put(1)
+context = multiprocessing.get_context('fork')
+lock, batches = context.Lock(), context.Queue()
+lock.acquire()
+workers = [context.Process(target=load, args=(lock, batches), daemon=True) for _ in range(2)]
+for worker in workers: worker.start()
+while True:
+    try: batches.get(timeout=0.05)
+    except queue.Empty: pass
+",
+        &["3 processes wait without a limit"],
+    );
+    is_proven(
+        r"
 import multiprocessing
 def work(lock):
     lock.acquire()

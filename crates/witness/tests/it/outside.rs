@@ -206,3 +206,21 @@ fn a_watchdog_of_its_own_that_would_interrupt() {
         "time limit",
     );
 }
+
+#[test]
+fn a_loop_that_asks_its_worker_and_may_give_it_work() {
+    is_left_alone(
+        r"
+import multiprocessing, os
+def work(end):
+    while True: end.send(end.recv())
+mine, theirs = multiprocessing.Pipe()
+multiprocessing.get_context('fork').Process(target=work, args=(theirs,), daemon=True).start()
+while True:
+    if mine.poll(0.05): break  # here
+    if os.path.exists('/nonexistent'): mine.send(1)
+",
+        &[],
+        "again and again",
+    );
+}
