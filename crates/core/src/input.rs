@@ -75,8 +75,8 @@ pub enum Input {
         attempt: Attempt,
         /// For how long it has shown none.
         quiet: Millis,
-        /// The same evidence was seen twice: it is frozen. Otherwise this is a suspicion.
-        frozen: bool,
+        /// What that means for it.
+        verdict: Verdict,
         /// What it is stuck in.
         stuck: Stuck,
     },
@@ -248,4 +248,15 @@ pub enum Timer {
     },
     /// Starts were held back by `start_gate`; see who may start now.
     Gate,
+}
+
+/// What was found out about a job that shows no life.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Verdict {
+    /// Nothing proves that it cannot go on: people are told, and it is left alone.
+    Told,
+    /// Nothing proves it, but it has waited for longer than its stage allows (`hang.outside`).
+    Overdue,
+    /// It provably cannot go on.
+    Frozen,
 }

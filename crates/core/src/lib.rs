@@ -61,7 +61,7 @@ pub use effect::{Effect, GpuSet, Manner, Outcome};
 pub use forecast::{Forecast, forecast};
 pub use gate::YOUTH;
 pub use gpulane_model::Counts;
-pub use input::{Input, Remains, Timer, Trouble};
+pub use input::{Input, Remains, Timer, Trouble, Verdict};
 pub use memory::{HEADROOM, MARGIN, reserve_for};
 pub use misfit::{Lack, Misfit, misfits};
 pub use norm::Norm;

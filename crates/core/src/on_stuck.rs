@@ -1,12 +1,12 @@
-//! A running job that shows no life: suspected, or found frozen. Here it is told, and ended if its stage says so; what its exit
-//! then means is decided in `on_exit`.
+//! A running job that shows no life: suspected, found frozen, or suspected for longer than its stage allows. Here it is told, and
+//! ended if its stage says so; what its exit then means is decided in `on_exit`.
 
 use gpulane_model::{Attempt, Event, FailReason, Failure, Hang, HangAction, JobId, Millis, Stuck};
 
 use crate::job::{Ending, Phase};
 use crate::on_done::{Findings, STAYED};
 use crate::state::Core;
-use crate::{Effect, Manner};
+use crate::{Effect, Manner, Verdict};
 
 impl Core {
     pub(crate) fn on_stuck(
@@ -14,17 +14,24 @@ impl Core {
         job: JobId,
         attempt: Attempt,
         quiet: Millis,
-        frozen: bool,
-        stuck: Stuck,
+        verdict: Verdict,
+        mut stuck: Stuck,
     ) {
         if !self.runs_freely(job, attempt) {
             return;
         }
-        let name = self.plan.job_name(job);
-        let (quiet, told) = (quiet.as_seconds(), stuck.clone());
-        self.record(Event::HangSuspected { job: name, attempt, quiet, frozen, stuck: told });
-        if !frozen {
-            return;
+        self.record(Event::HangSuspected {
+            job: self.plan.job_name(job),
+            attempt,
+            quiet: quiet.as_seconds(),
+            frozen: verdict == Verdict::Frozen,
+            overdue: verdict == Verdict::Overdue,
+            stuck: stuck.clone(),
+        });
+        match verdict {
+            Verdict::Told => return,
+            Verdict::Overdue => stuck.evidence = self.overdue(job, &stuck),
+            Verdict::Frozen => {}
         }
         if self.is_done(job) {
             return self.end_lingering(job, &format!("{STAYED}: {}", stuck.evidence), Manner::Gently);
@@ -36,7 +43,14 @@ impl Core {
         self.end_as(job, Ending::Hang, Manner::Frozen);
     }
 
-    /// The job was ended because it was frozen. Another try may do better: there is one even where failures have none.
+    /// What is said of a job that is ended without a proof that it cannot go on.
+    fn overdue(&self, job: JobId, stuck: &Stuck) -> String {
+        let outside = self.plan.stage_of(job).hang.and_then(|hang| hang.outside);
+        let limit = outside.map_or_else(String::new, |outside| format!(" of {outside}"));
+        format!("waited for longer than its limit `hang.outside`{limit}: {}", stuck.evidence)
+    }
+
+    /// The job was ended because it was frozen, or waited for too long. Another try may do better: there is one even where failures have none.
     pub(crate) fn on_hang_ended(
         &mut self,
         job: JobId,
@@ -44,7 +58,7 @@ impl Core {
         findings: Findings,
         mut failure: Failure,
     ) {
-        let Stuck { evidence, cause, remedy } = findings.frozen.unwrap_or_default();
+        let Stuck { evidence, cause, remedy, .. } = findings.frozen.unwrap_or_default();
         failure = Failure { reason: FailReason::Hang, message: Some(evidence), cause, remedy, ..failure };
         if self.hang_action(job) == HangAction::Fail {
             self.jobs[job.index()].failures += 1;

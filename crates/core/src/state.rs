@@ -128,8 +128,8 @@ impl Core {
                 let end = End { exit, left, who, ago, peak, trouble, stuck, fruitful };
                 self.on_job_exited(job, attempt, end);
             }
-            Input::Stuck { job, attempt, quiet, frozen, stuck } => {
-                self.on_stuck(job, attempt, quiet, frozen, stuck);
+            Input::Stuck { job, attempt, quiet, verdict, stuck } => {
+                self.on_stuck(job, attempt, quiet, verdict, stuck);
             }
             Input::WorkDone { job, attempt, because, doing, frozen } => {
                 self.on_work_done(job, attempt, because, doing, frozen);

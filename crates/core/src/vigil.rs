@@ -23,11 +23,13 @@ pub enum Wish {
 pub enum Seen {
     /// There is none to compare it with.
     First,
-    /// It is the same, and nothing in it ends by itself.
+    /// It is the same, and what the job waits for provably cannot come.
     Frozen,
     /// It is another: something has moved.
     Moved,
-    /// It is the same, but the job sleeps and will wake by itself.
+    /// It is the same, but what the job waits for may come, or is not known.
+    Waiting,
+    /// It is the same, but the job waits by the clock and will wake by itself.
     Sleeping,
     /// A person or a debugger has stopped the job.
     Stopped,
@@ -44,7 +46,9 @@ pub enum Judgement {
     Suspect,
     /// It is frozen.
     Frozen,
-    /// It is frozen, and its results are there: it will not exit by itself.
+    /// It is only suspected, and has been for longer than that may last.
+    Overdue,
+    /// Its results are there, and it waits for something other than the clock: it will not exit by itself.
     Lingers,
 }
 
@@ -77,7 +81,9 @@ pub struct Vigil {
     after: Option<Millis>,
     /// The same once its results are there.
     linger: Option<Millis>,
-    /// They are.
+    /// The silence that is too long even where nothing proves a freeze; `None`: none is.
+    outside: Option<Millis>,
+    /// All files that `result` declares exist.
     result_there: bool,
     /// When the newest look was, or the watch began.
     looked: Millis,
@@ -117,6 +123,7 @@ impl Vigil {
         Self {
             after,
             linger,
+            outside: None,
             result_there: false,
             looked: now,
             seen: None,
@@ -126,6 +133,12 @@ impl Vigil {
             told: false,
             proof: Proof::None,
         }
+    }
+
+    /// The watch with a limit for silences in which nothing proves a freeze.
+    #[must_use]
+    pub fn with_outside(self, outside: Option<Millis>) -> Self {
+        Self { outside, ..self }
     }
 
     /// Another silence is too long from now on.
@@ -179,11 +192,16 @@ impl Vigil {
                 self.proof = Proof::Given;
                 return if self.result_there { Judgement::Lingers } else { Judgement::Frozen };
             }
-            (Seen::Sleeping, Proof::Held { .. }) | (Seen::Unreadable, _) => {
-                self.wait_longer(now);
-                return self.suspect();
+            (Seen::Waiting, Proof::Held { .. }) if self.result_there => {
+                self.proof = Proof::Given;
+                return Judgement::Lingers;
             }
-            (Seen::First | Seen::Frozen | Seen::Sleeping, _) => self.hold_evidence(now, Millis(0)),
+            (Seen::Waiting | Seen::Sleeping, Proof::Held { .. }) | (Seen::Unreadable, _) => {
+                return self.suspect(now);
+            }
+            (Seen::First | Seen::Frozen | Seen::Waiting | Seen::Sleeping, _) => {
+                self.hold_evidence(now, Millis(0));
+            }
         }
         Judgement::Nothing
     }
@@ -243,11 +261,14 @@ impl Vigil {
         }
     }
 
-    /// The next piece is due after the pause, at least the usual one.
+    /// The next piece is due after the pause, at least the usual one, and when a suspicion has lasted too long.
     fn hold_evidence(&mut self, now: Millis, pause: Millis) {
         let Some(limits) = self.limits() else { return };
-        let pause = pause.min(limits.after).max(limits.confirm);
-        self.proof = Proof::Held { due: self.quiet(now).after(pause), pause };
+        let (quiet, pause) = (self.quiet(now), pause.min(limits.after).max(limits.confirm));
+        let due = quiet.after(pause);
+        let end =
+            self.outside.filter(|end| *end > quiet).map_or(due, |end| end.max(quiet.after(limits.confirm)));
+        self.proof = Proof::Held { due: due.min(end), pause };
     }
 
     /// It may wake by itself, or be seen better: the longer it does not, the less often evidence is taken.
@@ -259,7 +280,14 @@ impl Vigil {
         self.hold_evidence(now, pause);
     }
 
-    fn suspect(&mut self) -> Judgement {
+    /// Nothing proves a freeze. That is told once, and may last for as long as `outside` says.
+    fn suspect(&mut self, now: Millis) -> Judgement {
+        let overdue = self.outside.is_some_and(|outside| self.after.is_some() && self.quiet(now) >= outside);
+        if overdue && self.told {
+            self.proof = Proof::Given;
+            return Judgement::Overdue;
+        }
+        self.wait_longer(now);
         if std::mem::replace(&mut self.told, true) { Judgement::Nothing } else { Judgement::Suspect }
     }
 }

@@ -111,6 +111,41 @@ fn a_sleeper_is_told_of_once_and_looked_at_less_and_less() {
 }
 
 #[test]
+fn what_may_still_come_is_told_and_never_ended_for_it() {
+    for seen in [Seen::Waiting, Seen::Sleeping, Seen::Unreadable] {
+        let mut watch = Watch::new(Some(AFTER), None);
+        watch.answer(Seen::First);
+        assert_eq!(watch.answer(seen), Judgement::Suspect);
+        for _ in 0..50 {
+            assert_eq!(watch.answer(seen), Judgement::Nothing, "{seen:?}");
+        }
+    }
+}
+
+#[test]
+fn a_suspicion_may_last_as_long_as_outside_says() {
+    let outside = Some(Millis::seconds(300));
+    for seen in [Seen::Waiting, Seen::Sleeping, Seen::Unreadable] {
+        let mut watch = Watch::new(Some(AFTER), None);
+        watch.vigil = watch.vigil.with_outside(outside);
+        watch.answer(Seen::First);
+        assert_eq!(watch.answer(seen), Judgement::Suspect);
+        let judged = std::iter::repeat_with(|| watch.answer(seen)).find(|it| *it != Judgement::Nothing);
+        assert_eq!((judged, watch.now), (Some(Judgement::Overdue), Millis::seconds(300)), "{seen:?}");
+        assert_eq!(watch.watch(&still(), Millis::seconds(10_000)), None, "nothing more is asked");
+    }
+}
+
+#[test]
+fn nobody_is_overdue_who_was_not_told_of() {
+    let mut watch = Watch::new(Some(AFTER), None);
+    watch.vigil = watch.vigil.with_outside(Some(AFTER));
+    watch.answer(Seen::First);
+    assert_eq!(watch.answer(Seen::Waiting), Judgement::Suspect);
+    assert_eq!(watch.answer(Seen::Waiting), Judgement::Overdue);
+}
+
+#[test]
 fn what_cannot_be_seen_is_never_judged() {
     let mut watch = Watch::new(Some(AFTER), None);
     assert_eq!(watch.answer(Seen::Unreadable), Judgement::Suspect);
@@ -155,6 +190,19 @@ fn with_its_results_there_the_shorter_limit_counts_and_it_lingers() {
     assert_eq!(watch.answer(Seen::First), Judgement::Nothing);
     assert_eq!(watch.now, Millis::seconds(10));
     assert_eq!(watch.answer(Seen::Frozen), Judgement::Lingers);
+
+    let mut waits = Watch::new(Some(AFTER), Some(Millis::seconds(10)));
+    waits.vigil.set_result_there(true);
+    waits.answer(Seen::First);
+    assert_eq!(waits.answer(Seen::Waiting), Judgement::Lingers, "whatever it waits for, its work is done");
+
+    for seen in [Seen::Sleeping, Seen::Unreadable] {
+        let mut sleeps = Watch::new(Some(AFTER), Some(Millis::seconds(10)));
+        sleeps.vigil.set_result_there(true);
+        sleeps.answer(Seen::First);
+        assert_eq!(sleeps.answer(seen), Judgement::Suspect, "it may go on to write by itself: {seen:?}");
+        assert_eq!(sleeps.answer(seen), Judgement::Nothing);
+    }
 
     let mut off = Watch::new(None, Some(Millis::seconds(10)));
     assert_eq!(off.watch(&still(), Millis::seconds(1000)), None, "off, and no results");
@@ -219,8 +267,8 @@ fn any_course() -> impl Strategy<Value = Vec<(u64, u8)>> {
 }
 
 fn any_seen() -> impl Strategy<Value = Seen> {
-    let all = [Seen::First, Seen::Frozen, Seen::Moved, Seen::Sleeping, Seen::Stopped, Seen::Unreadable];
-    prop::sample::select(all.to_vec())
+    use Seen::{First, Frozen, Moved, Sleeping, Stopped, Unreadable, Waiting};
+    prop::sample::select(vec![First, Frozen, Moved, Waiting, Sleeping, Stopped, Unreadable])
 }
 
 proptest! {
@@ -282,6 +330,38 @@ proptest! {
         }
         let most = after.after(Millis(2 * limits.confirm.0 + 2 * limits.tick.0));
         prop_assert!(watch.now.since(froze) <= most, "{} after {}", watch.now.since(froze), after);
+    }
+
+    #[test]
+    fn nothing_is_ended_without_a_proof_or_the_word_of_its_plan(
+        after in any_after(),
+        outside in prop::option::of(1..20_u64),
+        course in any_course(),
+        all in prop::collection::vec(any_seen(), 1..40),
+    ) {
+        let outside = outside.map(|times| Millis(after.0 * times));
+        let (tick, mut watch, mut signs) = (Limits::of(after).tick, Watch::new(Some(after), None), still());
+        watch.vigil = watch.vigil.with_outside(outside);
+        let (mut lived, mut told) = (Millis(0), false);
+        for ((late, mood), seen) in course.into_iter().zip(all.iter().cycle()) {
+            watch.now = watch.now.after(Millis(tick.0 * late / 1000));
+            if mood % 64 == 0 {
+                (signs.output, lived, told) = (signs.output + 1, watch.now, false);
+            }
+            let asked = watch.look(&signs) == Wish::Evidence;
+            let judged = watch.vigil.on_evidence(watch.now, *seen);
+            prop_assert!(asked || judged == Judgement::Nothing);
+            match judged {
+                Judgement::Frozen => prop_assert_eq!(*seen, Seen::Frozen),
+                Judgement::Overdue => {
+                    let long = outside.is_some_and(|outside| watch.now.since(lived) >= outside);
+                    prop_assert!(told && long, "after {}", watch.now.since(lived));
+                }
+                Judgement::Lingers => prop_assert!(false, "there are no results"),
+                Judgement::Suspect => told = true,
+                Judgement::Nothing => told &= *seen != Seen::Moved || !asked,
+            }
+        }
     }
 
     #[test]

@@ -83,8 +83,10 @@ fn hung(job: u32, line: u32) -> Event {
         evidence: format!("waiting for a lock in fid.py:{line}"),
         cause: Some("two threads wait for each other's lock".into()),
         remedy: Some("take the locks in one order".into()),
+        ..Stuck::default()
     };
-    Event::HangSuspected { job: name(job), attempt: Attempt(1), quiet: 600.0, frozen: true, stuck }
+    let (job, attempt) = (name(job), Attempt(1));
+    Event::HangSuspected { job, attempt, quiet: 600.0, frozen: true, overdue: false, stuck }
 }
 
 fn finished() -> Event {
@@ -148,10 +150,11 @@ fn quiet_jobs_are_not_hung() {
         attempt: Attempt(1),
         quiet: 12.0,
         frozen: false,
+        overdue: false,
         stuck: Stuck {
             evidence: "sleeping in job.py:7, quiet for 12 s".into(),
             cause: Some("it waits by the clock and wakes by itself; it is left alone".into()),
-            remedy: None,
+            ..Stuck::default()
         },
     };
     let told = Told::new(vec![started(0), started(1), quiet(0), quiet(1), succeeded(0), finished()]);

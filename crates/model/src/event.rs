@@ -153,8 +153,11 @@ pub enum Event {
         attempt: Attempt,
         /// Without a sign of life for so many seconds.
         quiet: f64,
-        /// The same evidence was seen twice: it is frozen. Otherwise it is only suspected.
+        /// It provably cannot go on: it is frozen. Otherwise it is only suspected.
         frozen: bool,
+        /// Only suspected, and for longer than `hang.outside` allows: it is ended like a frozen one.
+        #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+        overdue: bool,
         /// What it is doing, in one line.
         #[serde(flatten)]
         stuck: Stuck,
@@ -333,6 +336,9 @@ pub enum Event {
 pub struct Stuck {
     /// In one line: `waiting for a lock in cleanfid.py:88, 7 threads, GPU 0% for 10 min`.
     pub evidence: String,
+    /// What it waits for and may still get, where it is only suspected: `a file lock that process 7 (python3) holds`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub waits_for: Option<String>,
     /// The cause, where it is one that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,

@@ -46,6 +46,9 @@ pub enum Cpus {
 pub struct Hang {
     /// How long every sign of life must be absent.
     pub after: Millis,
+    /// How long a wait may last that is only told, because nothing proves that it cannot end; `None`: for ever.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub outside: Option<Millis>,
     /// What to do then.
     pub action: HangAction,
     /// Nobody said how long: it follows what the stage's jobs normally show.
@@ -55,7 +58,7 @@ pub struct Hang {
 
 impl Default for Hang {
     fn default() -> Self {
-        Self { after: Millis::seconds(600), action: HangAction::default(), adaptive: true }
+        Self { after: Millis::seconds(600), outside: None, action: HangAction::default(), adaptive: true }
     }
 }
 
@@ -96,4 +99,21 @@ pub enum StartGate {
     Off,
     /// At most this many starts at once.
     AtOnce(u32),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_plan_frozen_before_outside_existed_is_read_and_has_no_end_for_waits() {
+        let read: Hang = serde_json::from_str(r#"{"after":90000,"action":"fail"}"#).unwrap();
+        let hang =
+            Hang { after: Millis::seconds(90), action: HangAction::Fail, outside: None, adaptive: false };
+        assert_eq!(read, hang);
+        assert_eq!(
+            serde_json::to_string(&hang).unwrap(),
+            r#"{"after":90000,"action":"fail","adaptive":false}"#
+        );
+    }
 }

@@ -432,6 +432,7 @@ mod tests {
             attempt: Attempt(1),
             quiet: 600.0,
             frozen,
+            overdue: false,
             stuck: Stuck::default(),
         };
         apply(&mut state, 1, suspected(false));

@@ -53,7 +53,7 @@ pub(crate) const MAP: [&str; 12] = [
     "args",
 ];
 
-pub(crate) const HANG: [&str; 2] = ["after", "action"];
+pub(crate) const HANG: [&str; 3] = ["after", "outside", "action"];
 
 /// Words of other tools, and ours.
 const CONFUSIONS: [(&str, &str); 42] = [

@@ -100,6 +100,11 @@ fn hang_table(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Hang> {
                 Some(after) => (hang.after, hang.adaptive) = (after, false),
                 None => sound = false,
             },
+            "outside" => match outside(value, problems) {
+                Some(Limit::At(outside)) => hang.outside = Some(outside),
+                Some(Limit::Off) => hang.outside = None,
+                None => sound = false,
+            },
             "action" => match hang_action(value, problems) {
                 Some(action) => hang.action = action,
                 None => sound = false,
@@ -110,7 +115,24 @@ fn hang_table(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Hang> {
             }
         }
     }
+    let early = hang.outside.filter(|outside| !hang.adaptive && *outside < hang.after);
+    if let (true, Some(outside)) = (sound, early) {
+        let written = table.iter().find(|(key, _)| key.get_ref() == "outside");
+        let span = written.map_or_else(|| node.span(), |(_, value)| value.span());
+        problems
+            .error(&span, format!("`outside` ({outside}) is shorter than `after` ({})", hang.after))
+            .help("a job is suspected after `after`: write a longer time, or leave `outside` out for no end");
+        return None;
+    }
     sound.then_some(hang)
+}
+
+/// How long a job may wait that is only suspected.
+fn outside(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Limit<Millis>> {
+    if node.get_ref().as_str() == Some("off") {
+        return Some(Limit::Off);
+    }
+    duration("outside", node, problems).map(Limit::At)
 }
 
 fn hang_action(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<HangAction> {

@@ -2,8 +2,9 @@
 
 mod support;
 
+use gpulane_model::Millis;
 use gpulane_plan::{AdHoc, Override, adhoc};
-use support::{checked, line, settings, summary};
+use support::{checked, line, plan, settings, summary};
 
 /// What is told of a stage with this line, which is the plan's fourth.
 fn told(line: &str) -> Vec<String> {
@@ -88,6 +89,28 @@ fn a_time_must_be_one_that_can_be_judged() {
         (
             "hang = true",
             "4:8 `hang` cannot be `true` | write a time such as `hang = \"10m\"`, `hang = \"off\"` for no watchdog, or `hang = { after = \"10m\", action = \"fail\" }`",
+        ),
+    ]);
+}
+
+#[test]
+fn a_wait_that_is_only_suspected_may_have_an_end() {
+    let outside = |line: &str| {
+        let text = format!("[[stage]]\nname = \"s\"\ncommand = [\"x\"]\n{line}\n");
+        plan(&text).stages[0].hang.unwrap().outside
+    };
+    assert_eq!(outside("hang = \"10m\""), None);
+    assert_eq!(outside("hang = { after = \"10m\", outside = \"1h\" }"), Some(Millis::seconds(3600)));
+    assert_eq!(outside("hang = { after = \"10m\", outside = \"off\" }"), None);
+    assert_eq!(outside("hang = { outside = \"1m\" }"), Some(Millis::seconds(60)), "`after` is found out");
+    assert_told(&[
+        (
+            "hang = { after = \"10m\", outside = \"5m\" }",
+            "4:35 `outside` (5m 00s) is shorter than `after` (10m 00s) | a job is suspected after `after`: write a longer time, or leave `outside` out for no end",
+        ),
+        (
+            "hang = { outsid = \"1h\" }",
+            "4:10 unknown key `outsid` in `hang`, did you mean `outside`? | write `outside` instead of `outsid`",
         ),
     ]);
 }

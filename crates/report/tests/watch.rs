@@ -14,11 +14,13 @@ fn stuck() -> Stuck {
         evidence: "waiting for a lock in cleanfid.py:88, 7 threads, GPU 0% for 10 min".into(),
         cause: Some("a library that is not safe in threads".into()),
         remedy: Some("use processes".into()),
+        ..Stuck::default()
     }
 }
 
 fn suspected(frozen: bool, stuck: Stuck) -> Event {
-    Event::HangSuspected { job: "train/a".into(), attempt: Attempt(1), quiet: 600.0, frozen, stuck }
+    let (job, attempt) = ("train/a".into(), Attempt(1));
+    Event::HangSuspected { job, attempt, quiet: 600.0, frozen, overdue: false, stuck }
 }
 
 fn hung() -> Event {
@@ -66,7 +68,13 @@ fn words_of_a_job_cannot_steer_the_terminal() {
     let mut scene = scene();
     let (mut live, _, err) = scene.live(Mode::Plain, Look::PLAIN);
     let nasty = || "\x1b[2Jnasty".to_owned();
-    scene.event(1, suspected(true, Stuck { evidence: nasty(), cause: Some(nasty()), remedy: Some(nasty()) }));
+    scene.event(
+        1,
+        suspected(
+            true,
+            Stuck { evidence: nasty(), cause: Some(nasty()), remedy: Some(nasty()), ..Stuck::default() },
+        ),
+    );
     scene.event(2, Event::ProcessesLeft { job: "train/a".into(), count: 1, who: vec![nasty()] });
     let (job, because) = ("train/a".to_owned(), nasty());
     scene.event(3, Event::JobLingered { job: job.clone(), attempt: Attempt(1), because: because.clone() });
@@ -173,7 +181,7 @@ fn a_quiet_job_is_not_called_stuck() {
     let quiet = Stuck {
         evidence: "sleeping in job.py:7, quiet for 12 s".into(),
         cause: Some("it waits by the clock; it is left alone".into()),
-        remedy: None,
+        ..Stuck::default()
     };
     let detail = |scene: &Scene| {
         let state = scene.state();

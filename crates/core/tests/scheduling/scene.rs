@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gpulane_core::{Core, Effect, Input, Manner, Remains, Timer, Trouble};
+use gpulane_core::{Core, Effect, Input, Manner, Remains, Timer, Trouble, Verdict};
 use gpulane_model::{
     Attempt, Bytes, Config, Event, Gpu, GpuIndex, GpuKind, Job, JobId, MOST_PER_GPU, Machine, Memory, Millis,
     Plan, ProcessExit, Record, RunSettings, RunState, Stage, StageId, Stuck,
@@ -205,14 +205,15 @@ impl Story {
     }
 
     /// No life was seen of it for ten minutes.
-    pub(crate) fn stuck(&mut self, name: &str, attempt: u32, frozen: bool) -> Vec<String> {
+    pub(crate) fn stuck(&mut self, name: &str, attempt: u32, verdict: Verdict) -> Vec<String> {
         let (job, attempt, quiet) = (self.job(name), Attempt(attempt), Millis::seconds(600));
         let stuck = Stuck {
             evidence: "waiting for a lock in fid.py:88".into(),
             cause: Some("a library that is not safe in threads".into()),
             remedy: Some("use processes".into()),
+            ..Stuck::default()
         };
-        self.step(Input::Stuck { job, attempt, quiet, frozen, stuck })
+        self.step(Input::Stuck { job, attempt, quiet, verdict, stuck })
     }
 
     /// Its work is done.
@@ -374,8 +375,12 @@ fn tell_event(event: &Event) -> String {
         Event::MpsFault { gpu, job, because } => format!("MPS fault on {gpu} at {job}: {because}"),
         Event::ProcessesLeft { job, count, .. } => format!("{job} left {count} processes"),
         Event::ProcessesStuck { job, pids, because } => format!("{job} cannot end {pids:?}: {because}"),
-        Event::HangSuspected { job, quiet, frozen, stuck, .. } => {
-            let how = if *frozen { "is frozen" } else { "is quiet" };
+        Event::HangSuspected { job, quiet, frozen, overdue, stuck, .. } => {
+            let how = match (frozen, overdue) {
+                (true, _) => "is frozen",
+                (_, true) => "is overdue",
+                _ => "is quiet",
+            };
             format!("{job} {how} for {quiet} s: {}", stuck.evidence)
         }
         Event::JobLingered { job, because, .. } => format!("{job} lingered: {because}"),

@@ -1,6 +1,6 @@
 //! Jobs that have done their work and do not exit, or not as they should.
 
-use gpulane_core::{Input, Timer};
+use gpulane_core::{Input, Timer, Verdict};
 use gpulane_model::{Attempt, Millis, Stage};
 
 use crate::scene::{Story, gpus, plan, stage};
@@ -88,7 +88,7 @@ fn neither_its_time_nor_a_freeze_is_held_against_one_that_is_done() {
     assert_eq!(run.exited("train/0", 1, 1), ["publish train/0"], "whatever it says when it is ended");
 
     let mut run = done();
-    assert_eq!(run.stuck("train/0", 1, true)[1], "term train/0");
+    assert_eq!(run.stuck("train/0", 1, Verdict::Frozen)[1], "term train/0");
     run.signalled("train/0", 1, 15);
     assert_eq!(
         run.published("train/0", 1)[0],

@@ -2,7 +2,7 @@
 
 use std::sync::Arc;
 
-use gpulane_core::Input;
+use gpulane_core::{Input, Verdict};
 use gpulane_model::{Event, MapStage, Millis, Plan, ProcessExit, Record, RunState, Stage, StageId};
 
 use crate::scene::{Story, no_gpus, plan, stage, starts};
@@ -182,7 +182,7 @@ fn a_fruitless_try_is_followed_by_a_pause() {
 fn a_frozen_worker_is_replaced_however_often_if_its_model_was_loaded() {
     let mut story = running(&plan(vec![map(1)]), 1);
     for attempt in 1..10 {
-        assert_eq!(story.stuck("map/0", attempt, true)[1], "thaw map/0");
+        assert_eq!(story.stuck("map/0", attempt, Verdict::Frozen)[1], "thaw map/0");
         assert_eq!(starts(&crashed(&mut story, "map/0", attempt, true)), ["map/0@0"]);
         story.spawned("map/0", attempt + 1);
     }

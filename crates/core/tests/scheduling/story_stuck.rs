@@ -1,6 +1,6 @@
 //! Jobs that freeze, and processes that nothing ends.
 
-use gpulane_core::Timer;
+use gpulane_core::{Timer, Verdict};
 use gpulane_model::{Attempt, FailReason, Hang, HangAction, JobStatus, Millis, Stage};
 
 use crate::scene::{Story, gpus, no_gpus, packed, plan, share, stage, starts};
@@ -18,9 +18,31 @@ fn a_suspicion_is_told_and_changes_nothing() {
     let (mut run, _) = Story::begin(&plan(vec![watched(1, HangAction::Retry)]), gpus(1, 1));
     run.spawned("train/0", 1);
     assert_eq!(
-        run.stuck("train/0", 1, false),
+        run.stuck("train/0", 1, Verdict::Told),
         ["train/0 is quiet for 600 s: waiting for a lock in fid.py:88"]
     );
+    assert_eq!(run.exited("train/0", 1, 0), ["publish train/0"]);
+}
+
+#[test]
+fn a_suspicion_that_lasts_too_long_ends_the_job_in_words_of_its_own() {
+    let outside = |action| {
+        let hang = Hang { action, outside: Some(Millis::seconds(3600)), ..Hang::default() };
+        plan(vec![stage("train", 1, |stage| stage.hang = Some(hang))])
+    };
+    let overdue = "train/0 is overdue for 600 s: waiting for a lock in fid.py:88";
+    let (mut run, _) = Story::begin(&outside(HangAction::Fail), gpus(1, 1));
+    run.spawned("train/0", 1);
+    run.stuck("train/0", 1, Verdict::Told);
+    assert_eq!(run.stuck("train/0", 1, Verdict::Overdue), [overdue, "thaw train/0"]);
+    let told = run.signalled("train/0", 1, 15);
+    let words =
+        "hang: waited for longer than its limit `hang.outside` of 1h 00m: waiting for a lock in fid.py:88";
+    assert!(told[0].starts_with(&format!("train/0 failed at #1: {words}")), "{told:?}");
+
+    let (mut run, _) = Story::begin(&outside(HangAction::Warn), gpus(1, 1));
+    run.spawned("train/0", 1);
+    assert_eq!(run.stuck("train/0", 1, Verdict::Overdue), [overdue], "a warning ends nothing");
     assert_eq!(run.exited("train/0", 1, 0), ["publish train/0"]);
 }
 
@@ -28,8 +50,8 @@ fn a_suspicion_is_told_and_changes_nothing() {
 fn a_frozen_job_is_ended_and_tried_once_more_even_without_retries() {
     let (mut run, _) = Story::begin(&plan(vec![watched(1, HangAction::Retry)]), gpus(1, 1));
     run.spawned("train/0", 1);
-    assert_eq!(run.stuck("train/0", 1, true), [FROZEN, "thaw train/0"]);
-    assert_eq!(run.stuck("train/0", 1, true), [""; 0], "it is being ended already");
+    assert_eq!(run.stuck("train/0", 1, Verdict::Frozen), [FROZEN, "thaw train/0"]);
+    assert_eq!(run.stuck("train/0", 1, Verdict::Frozen), [""; 0], "it is being ended already");
     let told = run.exited("train/0", 1, 0);
     assert_eq!(
         told,
@@ -41,7 +63,7 @@ fn a_frozen_job_is_ended_and_tried_once_more_even_without_retries() {
         "that it exits with 0 when asked to end is no success"
     );
     run.spawned("train/0", 2);
-    run.stuck("train/0", 2, true);
+    run.stuck("train/0", 2, Verdict::Frozen);
     let told = run.signalled("train/0", 2, 6);
     assert_eq!(told[0], format!("train/0 failed at #2: {FAILED} in 0 s"));
     assert_eq!(told[1], "finished: 0 succeeded, 1 failed, 0 skipped in 0 s");
@@ -51,7 +73,7 @@ fn a_frozen_job_is_ended_and_tried_once_more_even_without_retries() {
 fn a_hang_then_another_failure_is_the_end_where_there_are_no_retries() {
     let (mut run, _) = Story::begin(&plan(vec![watched(1, HangAction::Retry)]), gpus(1, 1));
     run.spawned("train/0", 1);
-    run.stuck("train/0", 1, true);
+    run.stuck("train/0", 1, Verdict::Frozen);
     run.signalled("train/0", 1, 15);
     run.spawned("train/0", 2);
     assert_eq!(run.exited("train/0", 2, 3)[1], "finished: 0 succeeded, 1 failed, 0 skipped in 0 s");
@@ -66,14 +88,14 @@ fn with_fail_there_is_no_further_try_and_with_warn_it_is_left_alone() {
     };
     let (mut run, _) = Story::begin(&retried(HangAction::Fail), gpus(1, 1));
     run.spawned("train/0", 1);
-    assert_eq!(run.stuck("train/0", 1, true)[1], "thaw train/0");
+    assert_eq!(run.stuck("train/0", 1, Verdict::Frozen)[1], "thaw train/0");
     assert_eq!(run.signalled("train/0", 1, 9).last().unwrap(), "over: Finished");
     let status = &run.folded.job(run.job("train/0")).status;
     assert!(matches!(status, JobStatus::Failed(how) if how.reason == FailReason::Hang), "{status:?}");
 
     let (mut run, _) = Story::begin(&retried(HangAction::Warn), gpus(1, 1));
     run.spawned("train/0", 1);
-    assert_eq!(run.stuck("train/0", 1, true), [FROZEN]);
+    assert_eq!(run.stuck("train/0", 1, Verdict::Frozen), [FROZEN]);
     assert_eq!(run.exited("train/0", 1, 0), ["publish train/0"]);
 }
 
@@ -81,7 +103,7 @@ fn with_fail_there_is_no_further_try_and_with_warn_it_is_left_alone() {
 fn who_cancels_a_frozen_job_wants_no_other_try() {
     let (mut run, _) = Story::begin(&plan(vec![watched(1, HangAction::Retry)]), gpus(1, 1));
     run.spawned("train/0", 1);
-    run.stuck("train/0", 1, true);
+    run.stuck("train/0", 1, Verdict::Frozen);
     assert_eq!(run.cancelled(&["train/0"]), [""; 0], "it is being ended already");
     assert_eq!(run.signalled("train/0", 1, 9)[0], "train/0 failed at #1: cancelled in 0 s");
 }
@@ -90,7 +112,7 @@ fn who_cancels_a_frozen_job_wants_no_other_try() {
 fn a_frozen_job_keeps_its_next_try_through_an_interruption() {
     let (mut run, _) = Story::begin(&plan(vec![watched(1, HangAction::Retry)]), gpus(1, 1));
     run.spawned("train/0", 1);
-    run.stuck("train/0", 1, true);
+    run.stuck("train/0", 1, Verdict::Frozen);
     assert_eq!(run.interrupted(false), [""; 0]);
     assert_eq!(run.interrupted(true), ["kill train/0"]);
     let told = run.signalled("train/0", 1, 9);
@@ -102,12 +124,12 @@ fn a_frozen_job_keeps_its_next_try_through_an_interruption() {
 #[test]
 fn what_is_told_of_another_try_means_nothing() {
     let (mut run, _) = Story::begin(&plan(vec![watched(1, HangAction::Retry)]), gpus(1, 1));
-    assert_eq!(run.stuck("train/0", 1, true), [""; 0], "it is only being started");
+    assert_eq!(run.stuck("train/0", 1, Verdict::Frozen), [""; 0], "it is only being started");
     run.spawned("train/0", 1);
-    run.stuck("train/0", 1, true);
+    run.stuck("train/0", 1, Verdict::Frozen);
     run.signalled("train/0", 1, 9);
     run.spawned("train/0", 2);
-    assert_eq!(run.stuck("train/0", 1, true), [""; 0]);
+    assert_eq!(run.stuck("train/0", 1, Verdict::Frozen), [""; 0]);
     assert_eq!(run.done("train/0", 1, true), [""; 0]);
 }
 
@@ -116,7 +138,7 @@ fn a_process_that_outlives_kill_takes_its_gpu_with_it_and_the_job_runs_elsewhere
     let (mut run, _) = Story::begin(&plan(vec![watched(2, HangAction::Fail)]), gpus(2, 1));
     run.spawned("train/0", 1);
     run.spawned("train/1", 1);
-    run.stuck("train/0", 1, true);
+    run.stuck("train/0", 1, Verdict::Frozen);
     assert_eq!(
         run.stranded("train/0", 1),
         [
@@ -152,7 +174,7 @@ fn those_beside_it_on_that_gpu_go_on() {
 fn without_gpus_and_for_jobs_nobody_ended_it_is_only_told() {
     let (mut run, _) = Story::begin(&plan(vec![watched(1, HangAction::Fail)]), no_gpus(1));
     run.spawned("train/0", 1);
-    run.stuck("train/0", 1, true);
+    run.stuck("train/0", 1, Verdict::Frozen);
     let told = run.stranded("train/0", 1);
     assert_eq!(told[0], "train/0 cannot end [77]: state D in nvidia_close");
     assert_eq!(told[1], format!("train/0 failed at #1: {FAILED} in 0 s"));

@@ -3,7 +3,7 @@
 
 use std::sync::Arc;
 
-use gpulane_core::{Core, Effect, Input, Outcome, Remains, Timer, Trouble};
+use gpulane_core::{Core, Effect, Input, Outcome, Remains, Timer, Trouble, Verdict};
 use gpulane_model::{
     Attempt, Bytes, Event, GpuIndex, JobId, Machine, Millis, Plan, ProcessExit, RunState, Stuck,
 };
@@ -213,7 +213,7 @@ impl<'a> World<'a> {
         }
         if let Input::JobExited { job, attempt, .. } = input {
             let (quiet, stuck) = (Millis(1), Stuck::default());
-            self.old.push(Input::Stuck { job, attempt, quiet, frozen: true, stuck });
+            self.old.push(Input::Stuck { job, attempt, quiet, verdict: Verdict::Frozen, stuck });
             self.old.push(Input::WorkDone {
                 job,
                 attempt,
@@ -271,7 +271,8 @@ impl<'a> World<'a> {
         let Some((job, attempt)) = self.live() else { return };
         let frozen = mood % 2 == 1;
         let input = if mood < 180 {
-            Input::Stuck { job, attempt, quiet: Millis(1), frozen, stuck: Stuck::default() }
+            let verdict = [Verdict::Told, Verdict::Frozen, Verdict::Overdue][usize::from(mood % 3)];
+            Input::Stuck { job, attempt, quiet: Millis(1), verdict, stuck: Stuck::default() }
         } else {
             Input::WorkDone { job, attempt, because: "said so".into(), doing: None, frozen }
         };

@@ -46,6 +46,7 @@ fn stuck(story: &Story, job: JobId) -> Option<Stuck> {
             evidence: failure.message.clone().unwrap_or_default(),
             cause: failure.cause.clone(),
             remedy: failure.remedy.clone(),
+            ..Stuck::default()
         },
         _ => Stuck::default(),
     });

@@ -1,6 +1,6 @@
 //! What must follow from what a watch over running jobs sees, and from how the CPUs do.
 
-use gpulane_core::Input;
+use gpulane_core::{Input, Verdict};
 use gpulane_model::{FailReason, GpuKind, HangAction, JobId, Millis, StageId, StartGate};
 
 use super::{Doing, Oracle, Work};
@@ -27,8 +27,9 @@ impl Oracle {
         match input {
             Input::WorkDone { frozen: false, .. } => busy.work = Work::Done,
             Input::WorkDone { frozen: true, .. } => busy.work = Work::Lingers,
-            Input::Stuck { frozen: true, .. } if busy.work == Work::Done => busy.linger(),
-            Input::Stuck { frozen: true, .. } if action.is_some_and(|it| it != HangAction::Warn) => {
+            Input::Stuck { verdict: Verdict::Told, .. } => {}
+            Input::Stuck { .. } if busy.work == Work::Done => busy.linger(),
+            Input::Stuck { .. } if action.is_some_and(|it| it != HangAction::Warn) => {
                 busy.doom = Some(FailReason::Hang);
             }
             _ => {}

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use gpulane_core::{Input, Vigil, Wish};
+use gpulane_core::{Input, Verdict, Vigil, Wish};
 use gpulane_journal::RunDir;
 use gpulane_model::{Attempt, Hang, JobId, Millis, Plan, Stuck};
 use gpulane_witness::Evidence;
@@ -73,7 +73,8 @@ impl Charge {
         let stage = plan.stage_of(job);
         let results = Results::new(&dir.attempt_out(plan, job, attempt), &stage.result);
         let linger = Millis(after.unwrap_or(Hang::default().after).0 / LINGER_PART).min(LINGER_MOST);
-        let vigil = Vigil::new(after, results.as_ref().map(|_| linger), now);
+        let vigil = Vigil::new(after, results.as_ref().map(|_| linger), now)
+            .with_outside(stage.hang.and_then(|hang| hang.outside));
         let due = aligned(now, vigil.next_look(now));
         Self {
             attempt,
@@ -142,9 +143,9 @@ impl Charge {
                 self.stopped = Stopped::Told;
                 let evidence = format!("process {pid} is stopped, by SIGSTOP, Ctrl-Z or a debugger");
                 let cause = Some(format!("it is left alone; `kill -CONT {pid}` lets it go on"));
-                let stuck = Stuck { evidence, cause, remedy: None };
+                let stuck = Stuck { evidence, cause, ..Stuck::default() };
                 let (attempt, quiet) = (self.attempt, now.since(since));
-                return Some(Input::Stuck { job, attempt, quiet, frozen: false, stuck });
+                return Some(Input::Stuck { job, attempt, quiet, verdict: Verdict::Told, stuck });
             }
             Stopped::Since(_) | Stopped::Told => {}
         }

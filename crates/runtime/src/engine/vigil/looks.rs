@@ -72,14 +72,15 @@ impl Lookers {
     }
 }
 
-/// What two looks at the same processes tell.
-pub(super) fn compare(first: &Evidence, second: &Evidence, known: &Known) -> Seen {
+/// What two looks at the same processes tell, and what the job waits for where it may still get it.
+pub(super) fn compare(first: &Evidence, second: &Evidence, known: &Known) -> (Seen, Option<String>) {
     match gpulane_witness::compare(first, second, known) {
-        Change::Frozen(_) => Seen::Frozen,
-        Change::Moved(_) => Seen::Moved,
-        Change::Unseen(_) => Seen::Unreadable,
-        Change::Waiting(_) | Change::Sleeping(_) => Seen::Sleeping,
-        Change::Stopped(_) => Seen::Stopped,
+        Change::Frozen(_) => (Seen::Frozen, None),
+        Change::Moved(_) => (Seen::Moved, None),
+        Change::Unseen(why) => (Seen::Unreadable, Some(why)),
+        Change::Waiting(what) => (Seen::Waiting, Some(what)),
+        Change::Sleeping(what) => (Seen::Sleeping, Some(what)),
+        Change::Stopped(_) => (Seen::Stopped, None),
     }
 }
 

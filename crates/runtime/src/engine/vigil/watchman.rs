@@ -4,7 +4,7 @@ use std::collections::{HashMap, HashSet};
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-use gpulane_core::{Input, Judgement, Norm, Seen, YOUTH};
+use gpulane_core::{Input, Judgement, Norm, Seen, Verdict, YOUTH};
 use gpulane_journal::RunDir;
 use gpulane_model::{JobId, Machine, Millis, Plan, Stuck};
 use gpulane_witness::{Evidence, GpuSight, GpuUse, Known, Surroundings};
@@ -27,6 +27,8 @@ const SOON: Duration = Duration::from_millis(20);
 const WALK_SHARE: u32 = 400;
 /// A worker of a map that has nothing to do shows life only when its feeder asks for it, every few seconds.
 const IDLE_WORKER: Millis = Millis::seconds(15);
+/// What a job may wait for whose GPU says nothing.
+const DARK: &str = "its GPU, which cannot be read and may be at work";
 /// The last part of a job's grace, in which it is looked at why it does not exit.
 const STAY_PART: u64 = 4;
 
@@ -216,7 +218,8 @@ impl Watchman {
                     let stuck = Stuck { evidence, ..Stuck::default() };
                     let attempt = charge.attempt;
                     if charge.vigil.on_evidence(now, Seen::Unreadable) == Judgement::Suspect {
-                        self.mailbox.tell(Input::Stuck { job, attempt, quiet, frozen: false, stuck });
+                        let verdict = Verdict::Told;
+                        self.mailbox.tell(Input::Stuck { job, attempt, quiet, verdict, stuck });
                     }
                 }
             }
@@ -230,40 +233,32 @@ impl Watchman {
             && self.plan.stage_of(job).gpus > 0
             && !pulse.is_some_and(|pulse| pulse.is_telling());
         let Some(charge) = self.charges.get_mut(&job) else { return };
-        let seen = match charge.first.as_ref().filter(|_| charge.vigil.holds_evidence()) {
-            Some(first) => {
-                // A GPU that was at work would have shown as life; one that cannot be seen is minded below.
-                let gpu = if in_the_dark { GpuUse::Unknown } else { GpuUse::Idle };
-                let known = Known { main: charge.main_id(), gpu, ..Known::default() };
-                looks::compare(first, &evidence, &known)
-            }
-            None => Seen::First,
+        // A GPU that was at work would have shown as life.
+        let use_of_gpu = if in_the_dark { GpuUse::Unknown } else { GpuUse::Idle };
+        let known = Known { main: charge.main_id(), gpu: use_of_gpu, ..Known::default() };
+        let (mut seen, mut waits_for) = match charge.first.as_ref().filter(|_| charge.vigil.holds_evidence())
+        {
+            Some(first) => looks::compare(first, &evidence, &known),
+            None => (Seen::First, None),
         };
-        let seen = if seen == Seen::Frozen && in_the_dark { Seen::Unreadable } else { seen };
+        if in_the_dark && matches!(seen, Seen::Frozen | Seen::Waiting) {
+            (seen, waits_for) = (Seen::Unreadable, Some(DARK.to_owned()));
+        }
         let quiet = charge.vigil.quiet(now);
         let judgement = charge.vigil.on_evidence(now, seen);
         let gpu = pulse.and_then(|pulse| pulse.load).map(|load| GpuSight { load, ..GpuSight::default() });
         let main = charge.main_id();
-        let stuck = || looks::words(&evidence, &Surroundings { quiet, gpu, main });
         let attempt = charge.attempt;
+        let stuck = || Stuck {
+            waits_for: waits_for.clone(),
+            ..looks::words(&evidence, &Surroundings { quiet, gpu, main })
+        };
+        let told = |verdict| Some(Input::Stuck { job, attempt, quiet, verdict, stuck: stuck() });
         let input = match judgement {
             Judgement::Nothing => None,
-            Judgement::Suspect => {
-                let why = match seen {
-                    Seen::Sleeping => "it waits by the clock, or for another process, and goes on by itself",
-                    _ if in_the_dark => "its GPU cannot be read and may be at work",
-                    _ => "it cannot be looked at",
-                };
-                let (cause, remedy) = (Some(format!("{why}; it is left alone")), None);
-                Some(Input::Stuck {
-                    job,
-                    attempt,
-                    quiet,
-                    frozen: false,
-                    stuck: Stuck { cause, remedy, ..stuck() },
-                })
-            }
-            Judgement::Frozen => Some(Input::Stuck { job, attempt, quiet, frozen: true, stuck: stuck() }),
+            Judgement::Suspect => told(Verdict::Told),
+            Judgement::Overdue => told(Verdict::Overdue),
+            Judgement::Frozen => told(Verdict::Frozen),
             Judgement::Lingers => charge.results.as_ref().map(|results| {
                 let (because, doing) = (results.because(), Some(stuck().evidence));
                 Input::WorkDone { job, attempt, because, doing, frozen: true }
