@@ -80,6 +80,15 @@ pub enum Input {
         /// What it is stuck in.
         stuck: Stuck,
     },
+    /// The job was suspected, and shows life again.
+    Revived {
+        /// The job.
+        job: JobId,
+        /// The try under way.
+        attempt: Attempt,
+        /// For how long it had shown none.
+        quiet: Millis,
+    },
     /// The job says, or its results show, that its work is done.
     WorkDone {
         /// The job.

@@ -43,6 +43,14 @@ impl Core {
         self.end_as(job, Ending::Hang, Manner::Frozen);
     }
 
+    /// What was said of the job is over.
+    pub(crate) fn on_revived(&mut self, job: JobId, attempt: Attempt, quiet: Millis) {
+        if self.runs_freely(job, attempt) {
+            let (job, quiet) = (self.plan.job_name(job), quiet.as_seconds());
+            self.record(Event::JobRevived { job, attempt, quiet });
+        }
+    }
+
     /// What is said of a job that is ended without a proof that it cannot go on.
     fn overdue(&self, job: JobId, stuck: &Stuck) -> String {
         let outside = self.plan.stage_of(job).hang.and_then(|hang| hang.outside);

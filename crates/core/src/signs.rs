@@ -14,6 +14,20 @@ pub struct Signs {
     pub stopped: bool,
     /// Its processes.
     pub processes: Vec<ProcessSigns>,
+    /// Threads that may be only looking at it, of which nothing is counted above.
+    pub doubt: Doubt,
+}
+
+/// Whether there are threads that may be at work, or may be monitors: see [`crate::Rhythm`].
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Doubt {
+    /// There are none.
+    #[default]
+    None,
+    /// There are, and none of them has run since the look before.
+    Still,
+    /// One of them has run since.
+    Stirs,
 }
 
 /// One process.
@@ -29,6 +43,8 @@ pub struct ProcessSigns {
     pub io: u64,
     /// Page faults so far.
     pub faults: u64,
+    /// How often a thread of it computed for longer than one that only looks whether something has come.
+    pub computed: u64,
 }
 
 /// CPU time below this is a poller's. The kernel counts in ticks of 10 ms, so less than two of them may be none at all.
@@ -36,7 +52,7 @@ const LEAST_CPU: Millis = Millis(20);
 /// And so is less than this part of the time: all processes together, since the silence began.
 const LEAST_CPU_PART: u64 = 200;
 /// As many page faults are nobody's work.
-const FEW_FAULTS: u64 = 16;
+pub(crate) const FEW_FAULTS: u64 = 16;
 
 impl Signs {
     /// The same with its processes in order, so that two looks can be compared side by side.
@@ -68,6 +84,8 @@ pub(crate) fn is_work(cpu: Millis, silence: Millis) -> bool {
 
 impl ProcessSigns {
     fn moves_since(&self, before: &Self) -> bool {
-        self.io != before.io || self.faults.saturating_sub(before.faults) > FEW_FAULTS
+        self.io != before.io
+            || self.computed != before.computed
+            || self.faults.saturating_sub(before.faults) > FEW_FAULTS
     }
 }

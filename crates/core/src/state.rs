@@ -131,6 +131,7 @@ impl Core {
             Input::Stuck { job, attempt, quiet, verdict, stuck } => {
                 self.on_stuck(job, attempt, quiet, verdict, stuck);
             }
+            Input::Revived { job, attempt, quiet } => self.on_revived(job, attempt, quiet),
             Input::WorkDone { job, attempt, because, doing, frozen } => {
                 self.on_work_done(job, attempt, because, doing, frozen);
             }

@@ -6,8 +6,8 @@
 
 use gpulane_model::Millis;
 
-use crate::Signs;
 use crate::signs::is_work;
+use crate::{Doubt, Signs};
 
 /// What a watch asks for after a look.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -95,8 +95,12 @@ pub struct Vigil {
     cpu: Millis,
     /// The longest silence that ended.
     longest: Millis,
+    /// For how long no thread has run of which it is not known whether it works or only looks.
+    calm: Millis,
     /// People were told of this silence.
     told: bool,
+    /// The length of a silence of which people were told, and which ended.
+    over: Option<Millis>,
     proof: Proof,
 }
 
@@ -130,7 +134,9 @@ impl Vigil {
             silence: Millis(0),
             cpu: Millis(0),
             longest: Millis(0),
+            calm: Millis(0),
             told: false,
+            over: None,
             proof: Proof::None,
         }
     }
@@ -157,6 +163,7 @@ impl Vigil {
         let works = is_work(signs.cpu().since(self.cpu), self.silence.after(watched));
         let lives = self.seen.as_ref().is_none_or(|before| works || signs.show_life_since(before));
         let stopped = signs.stopped;
+        self.calm = if signs.doubt == Doubt::Stirs { Millis(0) } else { self.calm.after(watched) };
         (self.looked, self.seen) = (now, Some(signs));
         if lives {
             self.on_life();
@@ -172,6 +179,10 @@ impl Vigil {
     /// Whether evidence is to be taken.
     fn is_due(&self) -> bool {
         let Some(limits) = self.limits() else { return false };
+        let in_doubt = self.seen.as_ref().is_some_and(|signs| signs.doubt != Doubt::None);
+        if in_doubt && self.calm < limits.after {
+            return false;
+        }
         match self.proof {
             Proof::None => self.silence >= limits.after,
             Proof::Held { due, .. } => self.silence >= due.max(limits.after),
@@ -209,6 +220,11 @@ impl Vigil {
     /// Whether an earlier piece of evidence counts; otherwise the next is the first.
     pub fn holds_evidence(&self) -> bool {
         matches!(self.proof, Proof::Held { .. })
+    }
+
+    /// How long a silence was of which people were told, if one has ended since this was last asked.
+    pub fn take_over(&mut self) -> Option<Millis> {
+        self.over.take()
     }
 
     /// For how long it has shown no sign of life.
@@ -251,6 +267,9 @@ impl Vigil {
     fn on_life(&mut self) {
         self.cpu = self.seen.as_ref().map_or(Millis(0), Signs::cpu);
         self.longest = self.longest_quiet();
+        if self.told {
+            self.over = Some(self.silence);
+        }
         (self.silence, self.told) = (Millis(0), false);
         self.proof = Proof::None;
     }

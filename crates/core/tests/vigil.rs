@@ -2,15 +2,16 @@
 
 #![allow(clippy::unwrap_used)]
 
-use gpulane_core::{Judgement, Limits, ProcessSigns, Seen, Signs, Vigil, Wish};
+use gpulane_core::{Doubt, Judgement, Limits, ProcessSigns, Seen, Signs, Vigil, Wish};
 use gpulane_model::Millis;
 use proptest::prelude::*;
 
 const AFTER: Millis = Millis::seconds(100);
 
 fn still() -> Signs {
-    let process = ProcessSigns { pid: 7, start: 1, cpu: Millis(500), io: 10, faults: 10 };
-    Signs { output: 5, gpu: 3, stopped: false, processes: vec![process, ProcessSigns { pid: 8, ..process }] }
+    let process = ProcessSigns { pid: 7, start: 1, cpu: Millis(500), io: 10, faults: 10, computed: 0 };
+    let processes = vec![process, ProcessSigns { pid: 8, ..process }];
+    Signs { output: 5, gpu: 3, processes, ..Signs::default() }
 }
 
 fn stopped() -> Signs {
@@ -228,7 +229,8 @@ fn what_is_life_and_what_is_not() {
         change(&mut signs);
         signs
     };
-    let life: [fn(&mut Signs); 8] = [
+    let life: [fn(&mut Signs); 9] = [
+        |signs| signs.processes[1].computed += 1,
         |signs| signs.output += 1,
         |signs| signs.gpu += 1,
         |signs| signs.processes[0].cpu = Millis(525),
@@ -255,6 +257,40 @@ fn what_is_life_and_what_is_not() {
     for (at, change) in none.into_iter().enumerate() {
         assert_eq!(quiet(&signs(change)), Millis::seconds(5), "{at}");
     }
+}
+
+#[test]
+fn a_thread_that_may_only_be_looking_holds_up_the_case_until_it_is_known() {
+    let doubtful = |doubt| Signs { doubt, ..still() };
+    let mut watch = Watch::new(Some(AFTER), None);
+    assert_eq!(watch.watch(&doubtful(Doubt::Stirs), Millis::seconds(1000)), None, "it may be at work");
+    assert_eq!(
+        watch.watch(&still(), Millis::seconds(10)),
+        Some(Millis::seconds(1005)),
+        "it was a monitor, and the job has been silent all along"
+    );
+
+    let mut watch = Watch::new(Some(AFTER), None);
+    watch.watch(&doubtful(Doubt::Stirs), Millis::seconds(50));
+    assert_eq!(
+        watch.watch(&doubtful(Doubt::Still), Millis::seconds(1000)),
+        Some(Millis::seconds(150)),
+        "it has not run for the whole limit either"
+    );
+}
+
+#[test]
+fn the_end_of_a_silence_that_was_told_is_told() {
+    let mut watch = Watch::new(Some(AFTER), None);
+    watch.answer(Seen::First);
+    watch.answer(Seen::Moved);
+    assert_eq!(watch.vigil.take_over(), None, "nobody knew of it");
+    watch.answer(Seen::First);
+    assert_eq!(watch.answer(Seen::Waiting), Judgement::Suspect);
+    watch.now = watch.now.after(Millis::seconds(1));
+    watch.look(&Signs { output: 6, ..still() });
+    assert_eq!(watch.vigil.take_over(), Some(Millis::seconds(110)));
+    assert_eq!(watch.vigil.take_over(), None);
 }
 
 fn any_after() -> impl Strategy<Value = Millis> {

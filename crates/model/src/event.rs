@@ -162,6 +162,15 @@ pub enum Event {
         #[serde(flatten)]
         stuck: Stuck,
     },
+    /// A job that was suspected shows life again.
+    JobRevived {
+        /// `STAGE/NAME`.
+        job: String,
+        /// The try under way.
+        attempt: Attempt,
+        /// It had shown none for so many seconds.
+        quiet: f64,
+    },
     /// A job finished its work but did not exit; it was ended and counts as succeeded.
     JobLingered {
         /// `STAGE/NAME`.
@@ -361,6 +370,7 @@ impl Event {
             | Self::ProcessesLeft { job, .. }
             | Self::ProcessesStuck { job, .. }
             | Self::HangSuspected { job, .. }
+            | Self::JobRevived { job, .. }
             | Self::JobLingered { job, .. }
             | Self::MemoryExceeded { job, .. }
             | Self::WorkerRestarted { job, .. }

@@ -83,6 +83,13 @@ pub struct Suspicion {
     pub stuck: Stuck,
 }
 
+impl Suspicion {
+    /// For how many seconds the job has shown no life, if it shows none yet.
+    pub fn lasted(&self, now: Millis) -> f64 {
+        self.quiet + now.since(self.time).as_seconds()
+    }
+}
+
 /// How many jobs stand where.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Counts {
@@ -154,6 +161,8 @@ pub struct RunState {
     pub vram_held: Vec<(String, String)>,
     /// Running jobs that show no life: the newest that was said of each.
     pub suspected: HashMap<JobId, Suspicion>,
+    /// How many seconds jobs spent in waits that were told and have ended, without a proof that they could not go on.
+    pub waited: HashMap<JobId, f64>,
     /// How many jobs finished their work but did not exit as they should have.
     pub lingered: u32,
     /// How many jobs succeeded that had been started from a standby.
@@ -200,6 +209,7 @@ impl RunState {
             quarantined: Vec::new(),
             vram_held: Vec::new(),
             suspected: HashMap::new(),
+            waited: HashMap::new(),
             lingered: 0,
             warm: 0,
             maps: plan.stages.iter().map(|stage| stage.map.as_ref().map(|_| MapState::default())).collect(),
@@ -280,6 +290,13 @@ impl RunState {
                     self.suspected.insert(id, Suspicion { time, quiet: *quiet, frozen: *frozen, stuck });
                 }
             }
+            Event::JobRevived { job, quiet, .. } => {
+                if let Some(id) = self.find(job)
+                    && self.suspected.remove(&id).is_some_and(|it| !it.frozen)
+                {
+                    *self.waited.entry(id).or_default() += quiet;
+                }
+            }
             Event::JobLingered { .. } => self.lingered += 1,
             Event::JobDone { job, attempt } => {
                 if let Some(id) = self.find(job) {
@@ -320,7 +337,9 @@ impl RunState {
         let job = &mut self.jobs[id.index()];
         *self.counts.slot(&job.status) -= 1;
         job.retry_at = None;
-        self.suspected.remove(&id);
+        if let Some(it) = self.suspected.remove(&id).filter(|it| !it.frozen) {
+            *self.waited.entry(id).or_default() += it.lasted(time);
+        }
         match event {
             Event::JobStarted { attempt, lane, pid, warm, .. } => {
                 job.warm = *warm;

@@ -174,6 +174,11 @@ impl View {
                     running.silence = Some(Silence::of(*frozen));
                 }
             }
+            Event::JobRevived { .. } => {
+                if let Some(running) = self.running.get_mut(&job) {
+                    running.silence = None;
+                }
+            }
             Event::JobSucceeded { attempt, .. } | Event::JobFailed { attempt, .. } => {
                 if let Some(running) = self.running.remove(&job) {
                     self.lanes.on_end(running.lane, record.time);

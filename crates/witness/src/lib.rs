@@ -18,6 +18,7 @@ mod netlink;
 mod proc_files;
 mod proof;
 mod python;
+mod rest;
 mod signals;
 mod sockets;
 mod source;
@@ -34,5 +35,6 @@ pub use evidence::{
 pub use full::in_full;
 pub use monitors::is_monitor;
 pub use proc_files::{Stat, command_of, descendants, name_of, shortened, stat_of, variable_of};
+pub use rest::{Resting, resting};
 pub use source::{Source, Tie};
 pub use take::take;

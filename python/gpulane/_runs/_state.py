@@ -174,8 +174,8 @@ class RunState:
 
 
 def _on_job(job: JobState, kind: str, event: Dict[str, Any], time: float) -> None:
-    if kind == "hang_suspected":
-        job.quiet = True
+    if kind in ("hang_suspected", "job_revived"):
+        job.quiet = kind == "hang_suspected"
         return
     if kind not in ("job_started", "job_succeeded", "job_failed", "job_retrying", "job_requeued", "job_skipped"):
         return

@@ -383,6 +383,7 @@ fn tell_event(event: &Event) -> String {
             };
             format!("{job} {how} for {quiet} s: {}", stuck.evidence)
         }
+        Event::JobRevived { job, quiet, .. } => format!("{job} lives after {quiet} s"),
         Event::JobLingered { job, because, .. } => format!("{job} lingered: {because}"),
         Event::WorkerRestarted { job, attempt, because, fruitful } => {
             let worth = if *fruitful { "fruitful" } else { "fruitless" };

@@ -113,7 +113,7 @@ impl Charge {
 
     /// A look that costs next to nothing; whether it was enough.
     pub(super) fn lives_at_a_glance(&mut self, now: Millis, beats: u64) -> bool {
-        let Some(signs) = self.sight.glance(self.writings.bytes(), beats) else { return false };
+        let Some(signs) = self.sight.glance(now, self.writings.bytes(), beats) else { return false };
         self.vigil.look(now, signs);
         let lives = self.vigil.quiet(now) == Millis(0);
         if lives {
@@ -126,9 +126,15 @@ impl Charge {
     pub(super) fn look_closely(&mut self, now: Millis, beats: u64, table: &Table) {
         let results = self.results.as_ref().and_then(Results::found);
         self.vigil.set_result_there(results.is_some());
-        let signs = self.sight.look(table, self.writings.bytes(), results.unwrap_or(0), beats);
+        let signs = self.sight.look(now, table, self.writings.bytes(), results.unwrap_or(0), beats);
         let wanted = self.vigil.look(now, signs) == Wish::Evidence;
         self.want_for_silence(wanted);
+    }
+
+    /// Says that a silence is over of which people were told.
+    pub(super) fn revived(&mut self, job: JobId) -> Option<Input> {
+        let quiet = self.vigil.take_over()?;
+        Some(Input::Revived { job, attempt: self.attempt, quiet })
     }
 
     /// Says once that somebody stopped it and has not let it go on.

@@ -4,6 +4,7 @@
 //! - `watchman`: the thread that goes round. It looks at `/proc` and at files, which may block, so nobody waits for it.
 //! - `charge`: one job that is watched over.
 //! - `signs`: the signs of life of a job's processes.
+//! - `threads`: which threads of a process work, and which only look.
 //! - `looks`: evidence, taken on threads of their own, and kept in `stacks.txt`.
 //! - `last_words`: what Python adds to that when it is aborted.
 //! - `marks`: what a job leaves to say that its work is done.
@@ -15,6 +16,7 @@ mod looks;
 mod marks;
 mod pressure;
 mod signs;
+mod threads;
 mod watchman;
 
 use std::io;

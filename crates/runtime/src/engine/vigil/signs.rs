@@ -1,13 +1,22 @@
 //! The signs of life of a job's processes, read from `/proc`. Cheap ones first: only when the main process shows nothing is
-//! the whole tree walked, and all jobs share one walk.
+//! the whole tree walked, and all jobs share one walk. Where a process moves a little, its threads say whose doing that is.
 
+use std::collections::{BTreeSet, HashMap};
 use std::path::{Path, PathBuf};
 
-use gpulane_core::{ProcessSigns, Signs};
+use gpulane_core::{Doubt, ProcessSigns, Signs};
 use gpulane_model::Millis;
 use rustix::process::Pid;
 
+use super::threads::Threads;
 use crate::process::tree::{self, Process, Table};
+
+/// CPU time of a process that needs no closer look, and its part of the time; less may be what its threads do that only look.
+const WORKS: Millis = Millis(30);
+const WORKS_PART: u64 = 50;
+/// More than this, and whose doing it was does not matter: it works.
+const LITTLE: Millis = Millis(50);
+const LITTLE_PART: u64 = 20;
 
 /// Where a job writes.
 pub(super) struct Writings {
@@ -25,48 +34,119 @@ impl Writings {
 pub(super) struct Sight {
     main: Pid,
     signs: Signs,
+    /// When it was last looked at.
+    looked: Millis,
+    /// What it had written then.
+    written: u64,
     /// What of its output was its results.
     results: u64,
     /// A process of it that was stopped at the last look at all of them.
     stopped: Option<u32>,
+    /// By id: its processes.
+    members: HashMap<u32, Member>,
+}
+
+/// One process of it.
+struct Member {
+    /// As the kernel counts.
+    counted: ProcessSigns,
+    /// The same without what threads did that only look.
+    shown: ProcessSigns,
+    /// Of `shown`, in nanoseconds.
+    cpu: u64,
+    /// Its threads, since it last moved a little.
+    threads: Option<Threads>,
 }
 
 impl Sight {
     pub(super) fn new(main: Pid) -> Self {
-        Self { main, signs: Signs::default(), results: 0, stopped: None }
+        Self {
+            main,
+            signs: Signs::default(),
+            looked: Millis(0),
+            written: 0,
+            results: 0,
+            stopped: None,
+            members: HashMap::new(),
+        }
     }
 
     /// A look that costs next to nothing. `None`: nothing has moved as far as that can tell, so all must be looked at.
-    pub(super) fn glance(&mut self, written: u64, gpu: u64) -> Option<&Signs> {
-        let output = written.wrapping_add(self.results);
-        let moved = self.signs.output != output || self.signs.gpu != gpu;
-        (self.signs.output, self.signs.gpu) = (output, gpu);
+    pub(super) fn glance(&mut self, now: Millis, written: u64, gpu: u64) -> Option<&Signs> {
         let main = tree::look(self.main)?;
-        let known = self.signs.processes.iter_mut().find(|one| one.pid == raw(self.main))?;
+        let known = self.members.get_mut(&raw(self.main))?;
         let cpu = time(&main);
+        let used = cpu.since(known.counted.cpu);
         // What counts as work is for the vigil to say; this only decides whether to look closer.
-        let works = cpu.since(known.cpu) >= Millis(30);
-        if works {
-            known.cpu = cpu;
+        let works = used >= WORKS.max(Millis(now.since(self.looked).0 / WORKS_PART));
+        if !works && self.signs.gpu == gpu {
+            return None;
         }
-        (moved || works).then_some(&self.signs)
+        if works {
+            known.counted.cpu = cpu;
+            known.add(used.0 * 1_000_000, 0, 0);
+            known.threads = None;
+            let shown = known.shown;
+            self.signs.processes.iter_mut().filter(|one| one.pid == shown.pid).for_each(|one| *one = shown);
+        }
+        self.signs.output = self.signs.output.wrapping_add(written.wrapping_sub(self.written));
+        (self.looked, self.written, self.signs.gpu) = (now, written, gpu);
+        Some(&self.signs)
     }
 
     /// A look at the whole tree.
-    pub(super) fn look(&mut self, table: &Table, written: u64, results: u64, gpu: u64) -> &Signs {
-        self.results = results;
-        let output = written.wrapping_add(results);
-        let mut members = table.family(self.main);
-        members.retain(|process| !process.monitor);
-        let stopped = members.iter().find(|process| matches!(process.state, b'T' | b't'));
+    pub(super) fn look(
+        &mut self,
+        now: Millis,
+        table: &Table,
+        written: u64,
+        results: u64,
+        gpu: u64,
+    ) -> &Signs {
+        let step = now.since(std::mem::replace(&mut self.looked, now));
+        let mut family = table.family(self.main);
+        family.retain(|process| !process.monitor);
+        let stopped = family.iter().find(|process| matches!(process.state, b'T' | b't'));
         self.stopped = stopped.map(|process| raw(process.pid));
+        let mut said = 0;
+        let processes = family.iter().map(|process| {
+            let counted = signs_of(process);
+            let member = self.members.entry(counted.pid).or_insert_with(|| Member::new(counted));
+            said += member.look(counted, now, step);
+            member.shown
+        });
+        let processes: Vec<ProcessSigns> = processes.collect();
+        self.members.retain(|pid, _| processes.iter().any(|process| process.pid == *pid));
+        let output = written.wrapping_sub(std::mem::replace(&mut self.written, written));
+        let results = results.wrapping_sub(std::mem::replace(&mut self.results, results));
+        // What those print that only look is no life either.
+        let output = if output <= said { 0 } else { output };
         self.signs = Signs {
-            output,
+            output: self.signs.output.wrapping_add(output).wrapping_add(results),
             gpu,
             stopped: self.stopped.is_some(),
-            processes: members.iter().map(signs_of).collect(),
+            processes,
+            doubt: self.doubt(),
         };
         &self.signs
+    }
+
+    fn doubt(&self) -> Doubt {
+        let threads =
+            || self.members.values().filter_map(|member| member.threads.as_ref()).map(Threads::doubt);
+        if threads().any(|doubt| doubt == Doubt::Stirs) {
+            Doubt::Stirs
+        } else if threads().any(|doubt| doubt == Doubt::Still) {
+            Doubt::Still
+        } else {
+            Doubt::None
+        }
+    }
+
+    /// Threads of it that only look, as what they did over time has shown; no main threads.
+    pub(super) fn monitors(&self) -> BTreeSet<u32> {
+        let threads = self.members.values().filter_map(|member| member.threads.as_ref());
+        threads.flat_map(Threads::monitors).collect()
     }
 
     /// A process of it that was stopped then.
@@ -82,10 +162,59 @@ impl Sight {
     }
 }
 
+impl Member {
+    fn new(counted: ProcessSigns) -> Self {
+        Self { counted, shown: counted, cpu: counted.cpu.0 * 1_000_000, threads: None }
+    }
+
+    /// Takes in what the kernel counts now; bytes that threads wrote which only look.
+    fn look(&mut self, counted: ProcessSigns, now: Millis, step: Millis) -> u64 {
+        let before = std::mem::replace(&mut self.counted, counted);
+        if before.start != counted.start {
+            *self = Self::new(counted);
+            return 0;
+        }
+        let withholds = self.threads.as_ref().is_some_and(Threads::withholds);
+        if before == counted && !withholds {
+            return 0;
+        }
+        let used = counted.cpu.since(before.cpu);
+        let told = if used > LITTLE.max(Millis(step.0 / LITTLE_PART)) {
+            self.threads = None;
+            None
+        } else {
+            self.threads.as_mut().map(|threads| threads.look(now, step))
+        };
+        match told {
+            // Where the kernel says nothing of threads, the process speaks for all of them.
+            Some(told) if told.ran || told.changed || before == counted => {
+                self.add(told.work.cpu, told.work.io, told.work.faults);
+                self.shown.computed += u64::from(told.work.computed || told.changed);
+                told.said
+            }
+            Some(_) | None => {
+                let io = counted.io.saturating_sub(before.io);
+                self.add(used.0 * 1_000_000, io, counted.faults.saturating_sub(before.faults));
+                if self.threads.is_none() && used <= LITTLE {
+                    self.threads = Threads::meet(counted.pid);
+                }
+                0
+            }
+        }
+    }
+
+    fn add(&mut self, cpu: u64, io: u64, faults: u64) {
+        self.cpu = self.cpu.saturating_add(cpu);
+        self.shown.cpu = Millis(self.cpu / 1_000_000);
+        self.shown.io = self.shown.io.wrapping_add(io);
+        self.shown.faults = self.shown.faults.saturating_add(faults);
+    }
+}
+
 fn signs_of(process: &Process) -> ProcessSigns {
     let pid = raw(process.pid);
     let io = transferred(Path::new(&format!("/proc/{pid}/io"))).unwrap_or(0);
-    ProcessSigns { pid, start: process.start, cpu: time(process), io, faults: process.faults }
+    ProcessSigns { pid, start: process.start, cpu: time(process), io, faults: process.faults, computed: 0 }
 }
 
 fn raw(pid: Pid) -> u32 {

@@ -169,6 +169,9 @@ impl Watchman {
                 let pause = Millis(u64::try_from(cost.as_millis()).unwrap_or(u64::MAX));
                 self.walk_at = self.walk_at.max(now.after(pause.min(charge.latest_look(now))));
             }
+            if let Some(input) = charge.revived(job) {
+                self.mailbox.tell(input);
+            }
             charge.due = aligned(now, charge.vigil.next_look(now));
         }
     }
@@ -235,7 +238,8 @@ impl Watchman {
         let Some(charge) = self.charges.get_mut(&job) else { return };
         // A GPU that was at work would have shown as life.
         let use_of_gpu = if in_the_dark { GpuUse::Unknown } else { GpuUse::Idle };
-        let known = Known { main: charge.main_id(), gpu: use_of_gpu, ..Known::default() };
+        let monitors = charge.sight.monitors();
+        let known = Known { main: charge.main_id(), gpu: use_of_gpu, monitors };
         let (mut seen, mut waits_for) = match charge.first.as_ref().filter(|_| charge.vigil.holds_evidence())
         {
             Some(first) => looks::compare(first, &evidence, &known),

@@ -1,0 +1,135 @@
+//! Threads that only look, told apart from those that work.
+
+use gpulane_core::{Place, Rest, Rhythm, ThreadSigns, Work};
+use gpulane_model::Millis;
+use proptest::prelude::*;
+
+const MS: u64 = 1_000_000;
+
+/// A thread that does the same at every wake.
+#[derive(Clone, Copy, Debug)]
+struct Habit {
+    every: u64,
+    /// Milliseconds by which a wake is late.
+    jitter: u64,
+    cpu: u64,
+    read: u64,
+    written: u64,
+    rest: Rest,
+}
+
+const PLACE: Place = Place { call: 230, stack: 7, code: 8 };
+const HEARTBEAT: Habit =
+    Habit { every: 2000, jitter: 0, cpu: MS / 2, read: 3000, written: 40, rest: Rest::Clock(PLACE) };
+
+/// What came of watching it for so many milliseconds, looking every `step`: all that counted as work, and whether it is known to
+/// only look in the end.
+fn watched(habit: impl Fn(u64) -> Habit, main: bool, step: u64, time: u64) -> (Work, Rhythm) {
+    let first = habit(0);
+    let mut signs = ThreadSigns { rest: first.rest, ..ThreadSigns::default() };
+    let mut rhythm = Rhythm::new(main, signs);
+    let (mut work, mut wake, mut due) = (Work::default(), 0, first.every);
+    for now in (step..=time).step_by(usize::try_from(step).unwrap_or(1)) {
+        while due <= now {
+            let habit = habit(wake);
+            signs = ThreadSigns {
+                cpu: signs.cpu + habit.cpu,
+                runs: signs.runs + 3,
+                waits: signs.waits + 1,
+                read: signs.read + habit.read,
+                written: signs.written + habit.written,
+                faults: signs.faults,
+                rest: habit.rest,
+            };
+            wake += 1;
+            due += habit.every + if wake % 2 == 0 { habit.jitter } else { 0 };
+        }
+        work = work.and(rhythm.look(Millis(now), Millis(step), signs));
+    }
+    (work, rhythm)
+}
+
+fn is_withheld(habit: impl Fn(u64) -> Habit, main: bool, step: u64) -> bool {
+    let (work, rhythm) = watched(habit, main, step, 400_000);
+    work == Work::default() && rhythm.only_looks()
+}
+
+#[test]
+fn a_monitor_is_known_however_often_it_is_looked_at() {
+    for step in [100, 250, 500, 1000, 2500, 5000] {
+        assert!(is_withheld(|_| HEARTBEAT, false, step), "at a look every {step} ms");
+    }
+    for every in [50, 200, 1000, 2000, 10_000, 30_000] {
+        assert!(is_withheld(|_| Habit { every, ..HEARTBEAT }, false, 250), "every {every} ms");
+    }
+}
+
+#[test]
+fn eight_wakes_are_needed_and_until_then_it_is_in_doubt() {
+    let (work, rhythm) = watched(|_| HEARTBEAT, false, 250, 16_500);
+    assert!(work == Work::default() && rhythm.is_unsettled() && !rhythm.only_looks());
+    let (_, rhythm) = watched(|_| HEARTBEAT, false, 250, 18_500);
+    assert!(!rhythm.is_unsettled() && rhythm.only_looks());
+}
+
+#[test]
+fn what_does_not_fit_is_work_and_all_that_was_withheld_counts() {
+    let odd = |at: u64, other: Habit| move |wake: u64| if wake == at { other } else { HEARTBEAT };
+    let elsewhere = Rest::Clock(Place { code: 9, ..PLACE });
+    for (what, other) in [
+        ("computed", Habit { cpu: 6 * MS, ..HEARTBEAT }),
+        ("read more", Habit { read: 30_000, ..HEARTBEAT }),
+        ("wrote more", Habit { written: 9_000, ..HEARTBEAT }),
+        ("rests elsewhere", Habit { rest: elsewhere, ..HEARTBEAT }),
+        ("waits for something", Habit { rest: Rest::Other, ..HEARTBEAT }),
+        ("came late", Habit { every: 4000, ..HEARTBEAT }),
+    ] {
+        let (work, _) = watched(odd(5, other), false, 250, 20_500);
+        assert!(work.io >= 5 * 3040, "{what}: {work:?}");
+    }
+    let (work, _) = watched(odd(50, Habit { cpu: 6 * MS, ..HEARTBEAT }), false, 250, 120_000);
+    assert!(work.computed, "also of one that was known for long");
+}
+
+#[test]
+fn a_main_thread_that_asks_again_and_again_is_no_life_but_its_io_is() {
+    let poll = |every: u64, cpu: u64| Habit { every, cpu, read: 0, written: 0, ..HEARTBEAT };
+    assert!(is_withheld(|_| poll(10, MS / 25), true, 250), "joblib's loop");
+    assert!(is_withheld(|_| poll(50, MS / 3), true, 250), "a soft lock's");
+    assert!(!is_withheld(|_| poll(10, MS / 4), true, 250), "2.5% of a core is work");
+    assert!(!is_withheld(|_| poll(2000, 10 * MS), true, 250), "sleeps 2 s and works 10 ms");
+    assert!(watched(|_| poll(2000, 10 * MS), true, 250, 60_000).0.computed);
+    assert!(!is_withheld(|_| Habit { read: 1, ..poll(500, MS / 10) }, true, 250), "reads");
+    assert!(!is_withheld(|_| Habit { written: 1, ..poll(500, MS / 10) }, true, 250), "writes");
+}
+
+#[test]
+fn one_that_is_met_awake_is_judged_when_it_rests() {
+    let awake = |wake: u64| if wake % 3 == 1 { Habit { rest: Rest::Awake, ..HEARTBEAT } } else { HEARTBEAT };
+    let (work, _) = watched(awake, false, 2000, 400_000);
+    assert_eq!(work, Work::default());
+    let (work, _) = watched(|_| Habit { rest: Rest::Awake, ..HEARTBEAT }, false, 2000, 60_000);
+    assert!(work.io > 0, "always awake");
+}
+
+#[test]
+fn whom_others_wait_for_is_no_monitor() {
+    let (_, mut rhythm) = watched(|_| HEARTBEAT, false, 250, 8500);
+    assert!(rhythm.dismiss().io > 0 && !rhythm.is_unsettled());
+}
+
+proptest! {
+    #[test]
+    fn jitter_within_a_quarter_is_borne_and_work_is_never_withheld_for_good(
+        every in 500..20_000_u64,
+        step in 100..5000_u64,
+        jitter in 0..20_u64,
+        busy in 6..50_u64,
+    ) {
+        let steady = Habit { every, jitter: every * jitter / 100, ..HEARTBEAT };
+        let (work, rhythm) = watched(|_| steady, false, step, every.max(step) * 60);
+        prop_assert!(work == Work::default() && rhythm.only_looks(), "{steady:?} at {step}: {work:?}");
+        let (work, _) = watched(|_| Habit { cpu: busy * MS, ..steady }, false, step, every * 60);
+        prop_assert!(work.computed);
+    }
+}

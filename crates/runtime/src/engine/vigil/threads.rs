@@ -1,0 +1,145 @@
+//! The threads of one process, one by one: which of them work, and which only look. They are read only where the process as a whole
+//! moved a little; a process that moves much works, and one that does not move at all has nothing to tell.
+
+use std::collections::HashMap;
+use std::path::PathBuf;
+
+use gpulane_core::{Doubt, Place, Rest, Rhythm, ThreadSigns, Work};
+use gpulane_model::Millis;
+use gpulane_witness::{Resting, resting};
+
+/// What is known of the threads of one process.
+pub(super) struct Threads {
+    pid: u32,
+    known: HashMap<u32, Rhythm>,
+}
+
+/// What a look at all of them told.
+pub(super) struct Told {
+    /// What those did that work.
+    pub(super) work: Work,
+    /// A thread came or went.
+    pub(super) changed: bool,
+    /// One of them at least has run.
+    pub(super) ran: bool,
+    /// Bytes written by those that only look.
+    pub(super) said: u64,
+}
+
+impl Threads {
+    /// The threads as they are now; later looks tell what they do. `None`: the kernel does not say.
+    pub(super) fn meet(pid: u32) -> Option<Self> {
+        let signs = |tid: u32| Some((tid, Rhythm::new(tid == pid, read(pid, tid, None)?)));
+        let known: HashMap<u32, Rhythm> = tasks(pid).into_iter().filter_map(signs).collect();
+        (!known.is_empty()).then_some(Self { pid, known })
+    }
+
+    /// What they did since the look before, which was `step` ago.
+    pub(super) fn look(&mut self, now: Millis, step: Millis) -> Told {
+        let mut told = Told { work: Work::default(), changed: false, ran: false, said: 0 };
+        let tids = tasks(self.pid);
+        let before = self.known.len();
+        self.known.retain(|tid, _| tids.contains(tid));
+        told.changed = self.known.len() != before;
+        for tid in tids {
+            let known = self.known.get_mut(&tid);
+            let Some(signs) = read(self.pid, tid, known.as_deref().map(Rhythm::runs)) else { continue };
+            let Some(rhythm) = known else {
+                told.changed = true;
+                self.known.insert(tid, Rhythm::new(tid == self.pid, signs));
+                continue;
+            };
+            told.work = told.work.and(rhythm.look(now, step, signs));
+            told.ran |= rhythm.has_stirred();
+            told.said += rhythm.withheld_output();
+        }
+        if told.changed {
+            // Whoever did that is not one that only looks, and nobody can say who it was.
+            told.work = self.known.values_mut().fold(told.work, |work, rhythm| work.and(rhythm.dismiss()));
+        }
+        told
+    }
+
+    /// Whether some of them may be at work, or may only be looking.
+    pub(super) fn doubt(&self) -> Doubt {
+        let mut unsettled = self.known.values().filter(|rhythm| rhythm.is_unsettled()).peekable();
+        match (unsettled.peek().is_some(), unsettled.any(Rhythm::has_stirred)) {
+            (false, _) => Doubt::None,
+            (true, false) => Doubt::Still,
+            (true, true) => Doubt::Stirs,
+        }
+    }
+
+    /// Those that only look, but for the main one.
+    pub(super) fn monitors(&self) -> impl Iterator<Item = u32> {
+        let known = self.known.iter().filter(|(tid, rhythm)| rhythm.only_looks() && **tid != self.pid);
+        known.map(|(tid, _)| *tid)
+    }
+
+    /// Whether one of them is withheld from the signs of life.
+    pub(super) fn withholds(&self) -> bool {
+        self.known.values().any(Rhythm::withholds)
+    }
+}
+
+fn tasks(pid: u32) -> Vec<u32> {
+    let entries = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str()?.parse().ok()).collect()
+}
+
+/// One thread. Of one that has not run since it had run so often, no more is read than that.
+fn read(pid: u32, tid: u32, runs_before: Option<u64>) -> Option<ThreadSigns> {
+    let folder = PathBuf::from(format!("/proc/{pid}/task/{tid}"));
+    let schedule = std::fs::read_to_string(folder.join("schedstat")).ok()?;
+    let mut numbers = schedule.split_ascii_whitespace().map(|word| word.parse::<u64>().ok());
+    let (cpu, runs) = (numbers.next()??, numbers.nth(1)??);
+    if runs_before == Some(runs) {
+        return Some(ThreadSigns { cpu, runs, ..ThreadSigns::default() });
+    }
+    let io = std::fs::read_to_string(folder.join("io")).unwrap_or_default();
+    let rest = match resting(pid, tid) {
+        Resting::Awake => Rest::Awake,
+        Resting::In { call, stack, code, by_the_clock: true } => Rest::Clock(Place { call, stack, code }),
+        Resting::In { .. } | Resting::Hidden => Rest::Other,
+    };
+    let status = std::fs::read_to_string(folder.join("status")).unwrap_or_default();
+    let waits = field(&status, "voluntary_ctxt_switches:");
+    let faults = faults(&std::fs::read_to_string(folder.join("stat")).unwrap_or_default());
+    let (read, written) = (field(&io, "rchar:"), field(&io, "wchar:"));
+    Some(ThreadSigns { cpu, runs, waits, read, written, faults, rest })
+}
+
+/// The number behind a name that begins a line.
+fn field(text: &str, name: &str) -> u64 {
+    let value = text.lines().find_map(|line| line.strip_prefix(name));
+    value.and_then(|value| value.trim().parse().ok()).unwrap_or(0)
+}
+
+/// Page faults, minor and major, of a `stat` line. The name in it may hold anything, brackets too.
+fn faults(stat: &str) -> u64 {
+    let rest = stat.rfind(')').map_or("", |at| &stat[at + 1..]);
+    let mut fields = rest.split_ascii_whitespace().map(|field| field.parse::<u64>().unwrap_or(0));
+    fields.nth(7).unwrap_or(0) + fields.nth(1).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn our_own_threads_are_told_apart() {
+        let pid = std::process::id();
+        let Some(mut threads) = Threads::meet(pid) else { return };
+        let (send, go) = std::sync::mpsc::channel::<()>();
+        let worker = std::thread::spawn(move || go.recv());
+        let told = threads.look(Millis(100), Millis(100));
+        assert!(told.changed, "a thread came");
+        drop(send);
+        let _ = worker.join();
+    }
+
+    #[test]
+    fn faults_are_found_behind_a_name_that_tries_to_confuse() {
+        assert_eq!(faults("42 (a) b (c)) S 7 8 9 0 -1 4194560 1 20 3 40 5 60 7 8 20 0 1 0 12345 0 0"), 4);
+    }
+}
