@@ -52,7 +52,7 @@ pub fn job_detail(of: &Snapshot<'_>, job: JobId, look: Look) -> String {
 
 /// Whether what stands behind this word may be broken between lines; paths and commands are there to be copied.
 fn is_sentence(what: &str) -> bool {
-    matches!(what, "why:" | "stuck:" | "quiet:" | "cause:" | "remedy:")
+    matches!(what, "why:" | "stuck:" | "quiet:" | "perhaps:" | "cause:" | "remedy:")
 }
 
 fn facts(of: &Snapshot<'_>, job: JobId, stands: &Standing) -> Vec<(&'static str, String)> {

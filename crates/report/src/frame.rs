@@ -60,6 +60,8 @@ pub(crate) struct LaneJob {
     pub(crate) elapsed: Millis,
     /// It shows no life: frozen, or only quiet.
     pub(crate) silence: Option<Silence>,
+    /// For how long it has shown none, as far as is known.
+    pub(crate) quiet: Millis,
     /// What it says of its progress; no escapes in it.
     pub(crate) text: String,
 }
@@ -234,7 +236,7 @@ fn lane_row(lane: &LaneRow, palette: Palette, columns: usize, label: usize, name
     }
     match job.silence {
         Some(Silence::Frozen) => row.put(Style::Bad, "  ! frozen"),
-        Some(Silence::Quiet) => row.put(Style::Dim, "  quiet"),
+        Some(Silence::Quiet) => row.put(Style::Warn, &format!("  quiet for {}", clock(job.quiet))),
         None => &mut row,
     };
     if !job.text.is_empty() {

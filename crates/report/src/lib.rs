@@ -42,6 +42,7 @@ mod standing;
 mod status;
 mod status_json;
 mod summary;
+mod suspects;
 mod table;
 mod tail;
 mod teller;

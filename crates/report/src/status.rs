@@ -1,6 +1,6 @@
 //! `gpulane status RUN`: where a run stands, what runs, what failed, and why the rest waits.
 
-use gpulane_model::{Bytes, Counts, JobId, JobStatus, Measured, Millis, Stage};
+use gpulane_model::{Bytes, Counts, JobId, JobStatus, Measured, Millis, Stage, Suspicion};
 
 use crate::clean::safe;
 use crate::frame::put_bar;
@@ -14,9 +14,10 @@ use crate::pace::slot;
 use crate::palette::{Palette, Style, job_style};
 use crate::phase::{Phase, Snapshot, counts_now, took};
 use crate::standing::{self, CUT_OFF, Standing, skips};
+use crate::suspects;
 use crate::table::{Cell, Table};
 use crate::teller::{REASON, brief_failure};
-use crate::text::{Row, ago, fit, jobs, lasted, number, plausible, shell, shown};
+use crate::text::{Row, ago, fit, jobs, lasted, number, plausible, seconds, shell, shown};
 use crate::waits::waits;
 use crate::watch_words::{suspicion, suspicion_text};
 
@@ -41,6 +42,11 @@ pub fn status(of: &Snapshot<'_>, look: Look, all: bool) -> String {
     } else {
         let title = if of.live { "Running".to_owned() } else { format!("Were running: {CUT_OFF}") };
         section(&mut text, &title, running(of), palette);
+        let told = suspects::suspects(of);
+        section(&mut text, "Quiet", quiet(of, &told), palette);
+        for line in suspects::advice(of, &told) {
+            text.push_str(&format!("  {line}\n"));
+        }
         section(&mut text, "Failed", failed(of, palette), palette);
         section(&mut text, "Skipped", skipped(of), palette);
         section(&mut text, "Waiting", waiting(of), palette);
@@ -209,9 +215,24 @@ fn running(of: &Snapshot<'_>) -> Vec<Vec<Cell>> {
     running_jobs(of).into_iter().enumerate().map(row).collect()
 }
 
+/// Jobs that are told and left alone: for how long, what they wait for, what that costs.
+fn quiet(of: &Snapshot<'_>, suspects: &[(JobId, &Suspicion)]) -> Vec<Vec<Cell>> {
+    let row = |(job, it): &(JobId, &Suspicion)| {
+        let lasted = it.lasted(of.now);
+        let idle = suspects::idle(of.plan, of.state.machine.as_ref(), &[(*job, lasted)]);
+        vec![
+            Cell::text(of.plan.job_name(*job)),
+            Cell::number(Style::Warn, seconds(lasted).to_string()),
+            Cell::styled(Style::Warn, idle.unwrap_or_default()),
+            Cell::text(suspects::waits_for(it)),
+        ]
+    };
+    suspects.iter().map(row).collect()
+}
+
 /// Whether the job shows no life, as far as was last seen.
 fn suspected(of: &Snapshot<'_>, job: JobId) -> String {
-    suspicion(of, job).map(|it| suspicion_text(of, it)).unwrap_or_default()
+    suspicion(of, job).filter(|it| it.frozen).map(|it| suspicion_text(of, it)).unwrap_or_default()
 }
 
 /// Reasons are cut: the page of the job has them in full.

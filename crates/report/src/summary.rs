@@ -12,6 +12,7 @@ use crate::last_words::{alike, last_words, log_of};
 use crate::map_words::{self, is_lone, items_failed};
 use crate::palette::{Palette, Style};
 use crate::standing;
+use crate::suspects;
 use crate::teller::final_failure;
 use crate::text::{fit, jobs, lasted, number, plural, shell, shown};
 use crate::watch_words::{advice, set_in, stacks};
@@ -68,6 +69,11 @@ pub(crate) fn lines(of: &Summed<'_>, end: &End) -> Vec<String> {
     }
     failures(of, &run, &mut lines);
     skips(of, &mut lines);
+    if let Some(waited) = suspects::in_all(of.plan, of.state) {
+        lines.push(String::new());
+        let line = format!("{} {waited}", of.palette.alert());
+        lines.extend(set_in(&line, 0, of.columns));
+    }
     let fine = *end == End::Finished && of.state.counts.failed == 0 && items_failed(of.state) == 0;
     if !(of.brief && fine) {
         closing(of, end, &run, &mut lines);

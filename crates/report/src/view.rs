@@ -24,7 +24,9 @@ use crate::plain::{Plain, beat};
 use crate::prefix::Prefix;
 use crate::screen::{Screen, Sink};
 use crate::summary::Summed;
+use crate::suspects;
 use crate::teller::Teller;
+use crate::text::seconds;
 use crate::used::{Shown, Used};
 
 /// At most 20 frames a second.
@@ -394,13 +396,17 @@ impl View {
 
     fn lane_job(&self, job: JobId, running: &Running, now: Millis) -> LaneJob {
         let text = self.output.as_ref().and_then(|output| output.unfinished(job));
+        let text = text.map(|(text, _)| clean(text, false).trim().replace('\t', " ")).unwrap_or_default();
+        let suspicion = self.state.suspected.get(&job).filter(|_| running.silence == Some(Silence::Quiet));
+        let told = suspicion.filter(|_| text.is_empty()).map(suspects::waits_for);
         LaneJob {
             name: self.prefix.name(&self.plan, job),
             style: self.prefix.style(job),
             attempt: running.attempt.0,
             elapsed: now.since(running.since),
             silence: running.silence,
-            text: text.map(|(text, _)| clean(text, false).trim().replace('\t', " ")).unwrap_or_default(),
+            quiet: suspicion.map_or(Millis(0), |it| seconds(it.lasted(now))),
+            text: told.unwrap_or(text),
         }
     }
 

@@ -8,18 +8,29 @@ use gpulane_model::{Attempt, Event, JobId, Plan, RunState, Suspicion};
 use crate::clean::safe;
 use crate::palette::Palette;
 use crate::phase::Snapshot;
+use crate::suspects;
 use crate::text::{ago, seconds, wrap};
 
 /// The lines that tell such an event; none for all other events. `columns`: the terminal's, where there is one.
 pub(crate) fn watch_lines(event: &Event, palette: Palette, columns: Option<usize>) -> Vec<String> {
     let alert = palette.alert();
     match event {
-        Event::HangSuspected { job, frozen, stuck, .. } => {
+        Event::HangSuspected { job, frozen, overdue, stuck, .. } => {
             // How long is part of the evidence.
-            let how = if *frozen { "is frozen" } else { "is quiet" };
+            let how = match (frozen, overdue) {
+                (true, _) => "is frozen",
+                (false, true) => "has waited for longer than `hang.outside` allows",
+                (false, false) => "is quiet",
+            };
             let line = format!("{alert} {job} {how}: {}", safe(&stuck.evidence));
+            let told = stuck.waits_for.as_deref().filter(|_| !overdue);
+            let told = told.map(|what| format!("{}; it is left alone", safe(what)));
             let advice = advice(stuck.cause.as_deref(), stuck.remedy.as_deref(), palette);
-            [line].into_iter().chain(advice.into_iter().flat_map(|it| set_in(&it, 4, columns))).collect()
+            let more = told.into_iter().chain(advice).flat_map(|it| set_in(&it, 4, columns));
+            [line].into_iter().chain(more).collect()
+        }
+        Event::JobRevived { job, quiet, .. } => {
+            vec![format!("{} {job} shows life again, after {}", palette.tick(), seconds(*quiet))]
         }
         Event::JobLingered { job, because, .. } => {
             vec![format!("{alert} {job} {}; it counts as succeeded", safe(because))]
@@ -80,7 +91,12 @@ pub(crate) fn suspicion_text(of: &Snapshot<'_>, it: &Suspicion) -> String {
 pub(crate) fn suspicion_facts(of: &Snapshot<'_>, job: JobId) -> Vec<(&'static str, String)> {
     let Some(it) = suspicion(of, job) else { return Vec::new() };
     if !it.frozen {
-        return vec![("quiet:", left_alone(of, it))];
+        let waits = [(job, it.lasted(of.now))];
+        let idle = suspects::idle(of.plan, of.state.machine.as_ref(), &waits);
+        let mut facts = vec![("quiet:", left_alone(of, it))];
+        facts.extend(it.stuck.cause.as_deref().map(|cause| ("perhaps:", safe(cause).into_owned())));
+        facts.extend(idle.map(|idle| ("costs:", idle)));
+        return facts;
     }
     let mut facts = vec![
         ("life:", format!("none: {}", suspicion_text(of, it))),
@@ -91,12 +107,10 @@ pub(crate) fn suspicion_facts(of: &Snapshot<'_>, job: JobId) -> Vec<(&'static st
     facts
 }
 
-/// `sleeping in job.py:7, quiet for 12 s, seen 3 s ago; it is left alone`: no life was seen, and for a reason.
+/// `sleeping in job.py:7, quiet for 12 s, seen 3 s ago; it sleeps; it is left alone`: no life was seen, and for a reason.
 fn left_alone(of: &Snapshot<'_>, it: &Suspicion) -> String {
-    // A cause that has a remedy is that of a freeze, and nobody has said that this is one.
-    let why = it.stuck.cause.as_deref().filter(|_| it.stuck.remedy.is_none()).map(safe);
-    let why = why.unwrap_or_else(|| "it is left alone".into());
-    format!("{}, seen {}; {why}", safe(&it.stuck.evidence), ago(it.time, of.now))
+    let what = it.stuck.waits_for.as_deref().map_or_else(String::new, |what| format!("; {}", safe(what)));
+    format!("{}, seen {}{what}; it is left alone", safe(&it.stuck.evidence), ago(it.time, of.now))
 }
 
 /// Where what a job that was frozen did is written down, if it is.

@@ -135,7 +135,10 @@ fn lanes_show_who_is_quiet_or_frozen_until_it_prints_again() {
         (rows, screen)
     };
     scene.event(1000, suspected(false, Stuck { cause: None, remedy: None, ..stuck() }));
-    assert_eq!(lanes(&mut live, 2000).0, ["gpu 1  train/b      2 s", "gpu 0  train/a      2 s  quiet"]);
+    assert_eq!(
+        lanes(&mut live, 2000).0,
+        ["gpu 1  train/b      2 s", "gpu 0  train/a      2 s  quiet for 10m 01s  waiting for a …"]
+    );
     scene.event(3000, suspected(true, stuck()));
     let (rows, screen) = lanes(&mut live, 4000);
     assert_eq!(rows[1], "gpu 0  train/a      4 s  ! frozen");
@@ -180,7 +183,7 @@ fn a_quiet_job_is_not_called_stuck() {
     let mut scene = scene();
     let quiet = Stuck {
         evidence: "sleeping in job.py:7, quiet for 12 s".into(),
-        cause: Some("it waits by the clock; it is left alone".into()),
+        waits_for: Some("sleeps in job.py:7".into()),
         ..Stuck::default()
     };
     let detail = |scene: &Scene| {
@@ -191,13 +194,52 @@ fn a_quiet_job_is_not_called_stuck() {
     };
     scene.event(12_000, suspected(false, quiet.clone()));
     let text = detail(&scene);
-    let line = "  quiet:    sleeping in job.py:7, quiet for 12 s, seen 3.0 s ago; it waits by the clock; it is left alone\n";
+    let line = "  quiet:    sleeping in job.py:7, quiet for 12 s, seen 3.0 s ago; sleeps in job.py:7; it is left alone\n";
     assert!(text.contains(line), "{text}");
     assert!(!text.contains("life:") && !text.contains("stuck:") && !text.contains("cause:"), "{text}");
 
-    scene.event(12_000, suspected(false, Stuck { remedy: Some("use spawn".into()), ..quiet }));
+    let (cause, remedy) = (Some("a lock is held".into()), Some("use spawn".into()));
+    scene.event(12_000, suspected(false, Stuck { cause, remedy, ..quiet }));
     let text = detail(&scene);
-    assert!(text.contains("seen 3.0 s ago; it is left alone\n") && !text.contains("spawn"), "{text}");
+    assert!(text.contains("  perhaps:  a lock is held\n") && !text.contains("spawn"), "{text}");
+}
+
+#[test]
+fn what_is_told_and_left_alone_is_shown_with_its_cost_and_what_to_do() {
+    let mut scene = scene();
+    let (mut live, _, err) = scene.live(Mode::Plain, Look::PLAIN);
+    let waits_for = Some("waits for a file lock that process 7 (python3) holds".into());
+    scene.event(10, suspected(false, Stuck { evidence: "in flock".into(), waits_for, ..Stuck::default() }));
+    let state = scene.state();
+    let (dir, plan, now) = (&scene.dir, &*scene.plan, at(3_000_010));
+    let text =
+        status(&Snapshot { dir, plan, state: &state, live: true, core: None, now }, Look::PLAIN, false);
+    let text = scene.masked(&text);
+    let quiet = "\
+Quiet
+  train/a  1h 00m  1.0 GPU-hours idle  waits for a file lock that process 7 (python3) holds
+  nothing proves that they cannot go on, so they are left alone; to limit such waits: `hang = { outside = \"1h\" }`, or `timeout`, in the plan
+  gpulane doctor 5000    # what it does now
+  gpulane cancel RUN train/a    # end it
+";
+    assert!(text.contains(quiet), "{text}");
+
+    let revived = Event::JobRevived { job: "train/a".into(), attempt: Attempt(1), quiet: 7200.0 };
+    scene.event(20, revived);
+    assert!(scene.state().suspected.is_empty(), "it lives");
+    scene.event(30, suspected(false, stuck()));
+    scene.job_succeeded(3_600_030, "train/a", 2.0).job_succeeded(3_600_030, "train/b", 2.0);
+    scene.finished(3_600_040, 2, 0, 0);
+    live.tick(None, at(3_600_040)).unwrap();
+    live.finish(&End::Finished, at(3_600_040)).unwrap();
+    let text = err.text();
+    assert!(
+        text.contains("    waits for a file lock that process 7 (python3) holds; it is left alone\n"),
+        "{text}"
+    );
+    assert!(text.contains("train/a shows life again, after 2h 00m\n"), "{text}");
+    let end = "! 1 job waited for 3h 10m without a sign of life, 3.2 GPU-hours idle, told and left alone: train/a; to limit such waits: ";
+    assert!(text.contains(end), "{text}");
 }
 
 #[test]

@@ -1,0 +1,82 @@
+//! Jobs that show no life and are left alone, since nothing proves that they cannot go on: for how long, what they wait for, which
+//! GPUs idle meanwhile, and what a person can do about it.
+
+use gpulane_model::{GpuKind, JobId, JobStatus, Machine, Plan, RunState, Suspicion};
+
+use crate::clean::safe;
+use crate::phase::Snapshot;
+use crate::text::{plural, seconds, shell, shown};
+use crate::watch_words::suspicion;
+
+/// How waits that are only told are given an end.
+pub(crate) const LIMIT: &str = "`hang = { outside = \"1h\" }`, or `timeout`, in the plan";
+/// Jobs named at the end.
+const NAMED: usize = 3;
+
+/// Running jobs that are told and left alone, in the plan's order.
+pub(crate) fn suspects<'a>(of: &Snapshot<'a>) -> Vec<(JobId, &'a Suspicion)> {
+    let left = |job: JobId| Some((job, suspicion(of, job).filter(|it| !it.frozen)?));
+    let mut found: Vec<_> = of.state.suspected.keys().copied().filter_map(left).collect();
+    found.sort_unstable_by_key(|(job, _)| *job);
+    found
+}
+
+/// What a job that is left alone waits for, as far as is known.
+pub(crate) fn waits_for(it: &Suspicion) -> String {
+    safe(it.stuck.waits_for.as_deref().unwrap_or(&it.stuck.evidence)).into_owned()
+}
+
+/// `0.4 GPU-hours idle`; nothing where the job has no GPU.
+pub(crate) fn idle(plan: &Plan, machine: Option<&Machine>, waits: &[(JobId, f64)]) -> Option<String> {
+    if machine.is_none_or(|machine| machine.kind == GpuKind::None) {
+        return None;
+    }
+    let hours: f64 =
+        waits.iter().map(|(job, waited)| waited * f64::from(plan.stage_of(*job).gpus) / 3600.0).sum();
+    match hours {
+        0.1.. => Some(format!("{hours:.1} GPU-hours idle")),
+        0.0 => None,
+        _ => Some("less than 0.1 GPU-hours idle".to_owned()),
+    }
+}
+
+/// What to do about such jobs, in the status of a run.
+pub(crate) fn advice(of: &Snapshot<'_>, suspects: &[(JobId, &Suspicion)]) -> Vec<String> {
+    let Some((job, _)) = suspects.first() else { return Vec::new() };
+    let (run, name) = (shell(&shown(of.dir.root())), shell(&of.plan.job_name(*job)));
+    let look = match of.state.job(*job).status {
+        JobStatus::Running { pid, .. } => format!("gpulane doctor {pid}    # what it does now"),
+        _ => return Vec::new(),
+    };
+    let limited = of.plan.stage_of(*job).hang.and_then(|hang| hang.outside);
+    let end = match limited {
+        Some(outside) => {
+            format!("nothing proves that they cannot go on; `outside` ends them after {outside}")
+        }
+        None => format!(
+            "nothing proves that they cannot go on, so they are left alone; to limit such waits: {LIMIT}"
+        ),
+    };
+    vec![end, look, format!("gpulane cancel {run} {name}    # end it")]
+}
+
+/// How long jobs waited in all that were told and left alone, at the end of a run.
+pub(crate) fn in_all(plan: &Plan, state: &RunState) -> Option<String> {
+    let mut waits: Vec<(JobId, f64)> = state.waited.iter().map(|(job, waited)| (*job, *waited)).collect();
+    if waits.is_empty() {
+        return None;
+    }
+    waits.sort_unstable_by_key(|(job, _)| *job);
+    let mut names: Vec<String> = waits.iter().take(NAMED).map(|(job, _)| plan.job_name(*job)).collect();
+    if waits.len() > NAMED {
+        names.push("…".to_owned());
+    }
+    let total = seconds(waits.iter().map(|(_, waited)| waited).sum());
+    let idle =
+        idle(plan, state.machine.as_ref(), &waits).map_or_else(String::new, |idle| format!(", {idle}"));
+    Some(format!(
+        "{} waited for {total} without a sign of life{idle}, told and left alone: {}; to limit such waits: {LIMIT}",
+        plural(waits.len(), "job"),
+        names.join(", ")
+    ))
+}
