@@ -86,6 +86,8 @@ pub struct Rhythm {
     stirred: bool,
     /// Bytes it wrote since the look before that are withheld.
     said: u64,
+    /// Somebody waits for what it does: it is no monitor, whatever it looks like.
+    needed: bool,
 }
 
 /// One wake, or some between two looks.
@@ -129,6 +131,7 @@ impl Rhythm {
             awake: 0,
             stirred: false,
             said: 0,
+            needed: false,
         }
     }
 
@@ -146,7 +149,7 @@ impl Rhythm {
                 self.awake += 1;
                 return Work::default();
             }
-            Rest::Clock(place) => !long && self.fits(now, step, place, &done),
+            Rest::Clock(place) => !long && !self.needed && self.fits(now, step, place, &done),
             Rest::Awake | Rest::Other => false,
         };
         (self.last, self.awake) = (signs, 0);
@@ -203,7 +206,13 @@ impl Rhythm {
         self.said
     }
 
-    /// Somebody waits for what it does: it is no monitor, whatever it looks like.
+    /// Somebody waits for what it does: from now on that counts.
+    pub fn need(&mut self) -> Work {
+        self.needed = true;
+        self.dismiss()
+    }
+
+    /// What it did counts after all.
     pub fn dismiss(&mut self) -> Work {
         self.wakes.clear();
         self.place = None;

@@ -115,7 +115,9 @@ fn one_that_is_met_awake_is_judged_when_it_rests() {
 #[test]
 fn whom_others_wait_for_is_no_monitor() {
     let (_, mut rhythm) = watched(|_| HEARTBEAT, false, 250, 8500);
-    assert!(rhythm.dismiss().io > 0 && !rhythm.is_unsettled());
+    assert!(rhythm.need().io > 0 && !rhythm.is_unsettled());
+    let signs = ThreadSigns { read: 1 << 20, runs: 1 << 20, rest: HEARTBEAT.rest, ..ThreadSigns::default() };
+    assert!(rhythm.look(Millis(10_500), Millis(250), signs).io > 0);
 }
 
 proptest! {

@@ -37,6 +37,8 @@ pub struct Known {
     pub gpu: GpuUse,
     /// Ids of threads that only watch, as what they did over time has shown.
     pub monitors: BTreeSet<u32>,
+    /// Ids of main threads that ask again and again for something by the clock: the little they compute for that is no work.
+    pub pollers: BTreeSet<u32>,
 }
 
 /// What the GPUs of a job did all along.
@@ -163,7 +165,8 @@ fn process_moved(
     if before.command != after.command {
         return Some("a process runs another program".to_owned());
     }
-    if worked(before, after, &watching, between) {
+    let looking: BTreeSet<u32> = watching.union(&known.pollers).copied().collect();
+    if worked(before, after, &looking, between) {
         return Some("used CPU time".to_owned());
     }
     thread_pairs(before, after, known).find_map(|(before, after)| thread_moved(before, after))

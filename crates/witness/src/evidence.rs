@@ -4,8 +4,8 @@ use std::fmt;
 
 use serde::Serialize;
 
-use crate::Source;
 use crate::syscall::CLOCK;
+use crate::{Source, Tie};
 
 /// One look at several processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -164,6 +164,16 @@ pub struct Descriptors {
 }
 
 impl Evidence {
+    /// Threads that others wait for to end, as far as can be told.
+    pub fn joined(&self) -> impl Iterator<Item = u32> {
+        let threads = self.processes.iter().flat_map(|process| &process.threads);
+        let sources = threads.filter_map(|thread| thread.wait.as_ref()).flat_map(|wait| &wait.sources);
+        sources.filter_map(|source| match source {
+            Source::Thread { tid, tie: Tie::Joined } => Some(*tid),
+            _ => None,
+        })
+    }
+
     /// The process with this id.
     pub fn process(&self, pid: u32) -> Option<&ProcessEvidence> {
         self.processes.iter().find(|process| process.pid == pid)

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use gpulane_core::{Input, Verdict, Vigil, Wish};
 use gpulane_journal::RunDir;
 use gpulane_model::{Attempt, Hang, JobId, Millis, Plan, Stuck};
-use gpulane_witness::Evidence;
+use gpulane_witness::{Evidence, GpuUse, Known};
 use rustix::process::Pid;
 
 use super::looks::Look;
@@ -103,6 +103,12 @@ impl Charge {
 
     pub(super) fn main_id(&self) -> u32 {
         self.main.as_raw_nonzero().get().unsigned_abs()
+    }
+
+    /// What is known of it beside two pieces of evidence.
+    pub(super) fn known(&self, gpu: GpuUse) -> Known {
+        let (monitors, pollers) = (self.sight.monitors(), self.sight.pollers());
+        Known { main: self.main_id(), gpu, monitors, pollers }
     }
 
     /// Its work is done by its own word.

@@ -143,6 +143,20 @@ impl Sight {
         }
     }
 
+    /// Others wait for these threads to end: what they did was work, though it looked like that of a monitor.
+    pub(super) fn need(&mut self, tids: &BTreeSet<u32>) {
+        for member in self.members.values_mut() {
+            let work = member.threads.as_mut().map(|threads| threads.need(tids)).unwrap_or_default();
+            member.add(work.cpu, work.io, work.faults);
+        }
+    }
+
+    /// Processes of it whose main thread only asks again and again for something.
+    pub(super) fn pollers(&self) -> BTreeSet<u32> {
+        let polls = |member: &&Member| member.threads.as_ref().is_some_and(Threads::polls);
+        self.members.values().filter(polls).map(|member| member.counted.pid).collect()
+    }
+
     /// Threads of it that only look, as what they did over time has shown; no main threads.
     pub(super) fn monitors(&self) -> BTreeSet<u32> {
         let threads = self.members.values().filter_map(|member| member.threads.as_ref());

@@ -1,7 +1,7 @@
 //! The threads of one process, one by one: which of them work, and which only look. They are read only where the process as a whole
 //! moved a little; a process that moves much works, and one that does not move at all has nothing to tell.
 
-use std::collections::HashMap;
+use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 
 use gpulane_core::{Doubt, Place, Rest, Rhythm, ThreadSigns, Work};
@@ -68,6 +68,17 @@ impl Threads {
             (true, false) => Doubt::Still,
             (true, true) => Doubt::Stirs,
         }
+    }
+
+    /// Others wait for these of them to end: what they did was work.
+    pub(super) fn need(&mut self, tids: &BTreeSet<u32>) -> Work {
+        let needed = self.known.iter_mut().filter(|(tid, _)| tids.contains(tid));
+        needed.fold(Work::default(), |work, (_, rhythm)| work.and(rhythm.need()))
+    }
+
+    /// Whether the main one only asks again and again for something.
+    pub(super) fn polls(&self) -> bool {
+        self.known.get(&self.pid).is_some_and(Rhythm::only_looks)
     }
 
     /// Those that only look, but for the main one.

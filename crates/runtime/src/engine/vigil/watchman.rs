@@ -7,7 +7,7 @@ use std::time::{Duration, Instant};
 use gpulane_core::{Input, Judgement, Norm, Seen, Verdict, YOUTH};
 use gpulane_journal::RunDir;
 use gpulane_model::{JobId, Machine, Millis, Plan, Stuck};
-use gpulane_witness::{Evidence, GpuSight, GpuUse, Known, Surroundings};
+use gpulane_witness::{Evidence, GpuSight, GpuUse, Surroundings};
 use rustix::process::Pid;
 use rustix::time::{ClockId, clock_gettime};
 
@@ -238,8 +238,8 @@ impl Watchman {
         let Some(charge) = self.charges.get_mut(&job) else { return };
         // A GPU that was at work would have shown as life.
         let use_of_gpu = if in_the_dark { GpuUse::Unknown } else { GpuUse::Idle };
-        let monitors = charge.sight.monitors();
-        let known = Known { main: charge.main_id(), gpu: use_of_gpu, monitors };
+        charge.sight.need(&evidence.joined().collect());
+        let known = charge.known(use_of_gpu);
         let (mut seen, mut waits_for) = match charge.first.as_ref().filter(|_| charge.vigil.holds_evidence())
         {
             Some(first) => looks::compare(first, &evidence, &known),
