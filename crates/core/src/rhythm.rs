@@ -69,7 +69,7 @@ pub struct Work {
 /// What is known of one thread.
 #[derive(Clone, Debug)]
 pub struct Rhythm {
-    /// The main thread of its process. Its I/O is always life, and it may compute less.
+    /// The main thread of its process. Its I/O is always life, and it may compute less; when it asks does not matter.
     main: bool,
     last: ThreadSigns,
     /// When it was last seen to have run.
@@ -233,7 +233,9 @@ impl Rhythm {
             let asks = done.cpu <= MAIN_LOOKS.saturating_mul(done.wakes);
             done.io() == 0 && asks && self.is_modest(gap.unwrap_or(step), done.cpu)
         };
-        at_rest && modest && (!self.main || main()) && self.is_alike(done) && self.is_regular(gap, step, done)
+        at_rest
+            && modest
+            && if self.main { main() } else { self.is_alike(done) && self.is_regular(gap, step, done) }
     }
 
     /// Whether a main thread computed for a small part of the time, as far as is remembered.

@@ -153,7 +153,7 @@ fn quiet_jobs_are_not_hung() {
         overdue: false,
         stuck: Stuck {
             evidence: "sleeping in job.py:7, quiet for 12 s".into(),
-            cause: Some("it waits by the clock and wakes by itself; it is left alone".into()),
+            waits_for: Some("sleeps in job.py:7".into()),
             ..Stuck::default()
         },
     };

@@ -169,7 +169,11 @@ fn process_moved(
     if worked(before, after, &looking, between) {
         return Some("used CPU time".to_owned());
     }
-    thread_pairs(before, after, known).find_map(|(before, after)| thread_moved(before, after))
+    // One that asks again and again may be met while it asks.
+    let asks = |thread: &ThreadEvidence| known.pollers.contains(&thread.tid) && !thread.waits_by_the_clock();
+    let mut threads =
+        thread_pairs(before, after, known).filter(|(before, after)| !asks(before) && !asks(after));
+    threads.find_map(|(before, after)| thread_moved(before, after))
 }
 
 /// More than those use who only wake to see that nothing has happened.

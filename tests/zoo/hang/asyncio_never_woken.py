@@ -1,4 +1,5 @@
 """An asyncio program awaits a future that nobody completes."""
+# verdict: end
 # stuck: asyncio loop
 # at: asyncio_never_woken.py:stuck here
 

@@ -1,4 +1,5 @@
 """A function registered for the exit waits for something that no longer comes."""
+# verdict: end
 # stuck: called at exit
 # at: atexit_never_returns.py:stuck here
 

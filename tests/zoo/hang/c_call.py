@@ -1,6 +1,6 @@
 """A call into a C library never returns."""
 # stuck: pause
-# expect: told
+# verdict: tell
 # at: c_call.py:stuck here
 
 import ctypes

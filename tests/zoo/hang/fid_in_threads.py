@@ -2,6 +2,7 @@
 
 The freeze this project began from. The same work as one process per model (`../fid_one.py`) ends well.
 """
+# verdict: end
 # stuck: made for threads
 # at: fidlike.py:stuck here
 

@@ -1,6 +1,6 @@
 """Opens a named pipe to read from it, and nobody ever opens it to write."""
 # stuck: opening a FIFO | openat
-# expect: told
+# verdict: tell
 # at: fifo_without_writer.py:stuck here
 
 import os

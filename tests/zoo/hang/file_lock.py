@@ -1,4 +1,5 @@
 """Waits for a lock on a file of the cache that another process holds and never gives back."""
+# verdict: end
 # stuck: lock of a file
 # at: file_lock.py:stuck here
 

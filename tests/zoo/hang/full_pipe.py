@@ -1,4 +1,5 @@
 """A child prints more than a pipe holds, and the parent waits for its end instead of reading."""
+# verdict: end
 # stuck: full pipe | pipe that is full
 # at: full_pipe.py:stuck here
 

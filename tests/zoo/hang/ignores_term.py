@@ -1,4 +1,5 @@
 """Takes a lock twice, and will not hear SIGTERM either."""
+# verdict: end
 # stuck: lock is not released
 # at: ignores_term.py:stuck here
 

@@ -1,4 +1,5 @@
 """As a DataLoader does: the main loop asks its queue again and again, while all its workers wait for a lock for ever."""
+# verdict: end
 # stuck: shared between processes is not released | worker
 # at: loader_polls.py:stuck here
 

@@ -1,4 +1,5 @@
 """A process with threads forks while one of them holds a lock: in the child nobody is left to release it."""
+# verdict: end
 # stuck: was forked
 # at: lock_across_fork.py:stuck here
 

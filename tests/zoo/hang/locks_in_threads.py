@@ -1,4 +1,5 @@
 """Two threads take two locks in opposite order: each holds what the other waits for."""
+# verdict: end
 # stuck: deadlock
 # at: locks_in_threads.py:stuck here
 

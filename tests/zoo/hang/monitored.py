@@ -1,4 +1,5 @@
 """A training that is frozen while the library that reports on it goes on reporting."""
+# verdict: end
 # stuck: a lock is not released
 # at: monitored.py:stuck here
 

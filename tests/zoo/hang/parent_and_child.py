@@ -1,4 +1,5 @@
 """Parent and child each wait for the other to speak first."""
+# verdict: end
 # stuck: each other
 # at: parent_and_child.py:stuck here
 

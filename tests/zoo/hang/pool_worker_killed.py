@@ -1,4 +1,5 @@
 """A worker of a multiprocessing.Pool is killed (as the kernel does when memory is short): its task is never answered."""
+# verdict: end
 # stuck: worker was killed
 # at: pool_worker_killed.py:stuck here
 

@@ -1,4 +1,5 @@
 """A tool started with a pipe for its input asks a question, and nobody is there to answer."""
+# verdict: end
 # stuck: reading from stdin
 # at: prompt_on_stdin.py:stuck here
 

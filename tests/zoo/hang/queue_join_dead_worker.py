@@ -1,4 +1,5 @@
 """The only worker of a queue died of an error, so the queue is never worked off."""
+# verdict: end
 # stuck: worker died
 # at: queue_join_dead_worker.py:stuck here
 

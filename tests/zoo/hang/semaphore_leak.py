@@ -1,4 +1,5 @@
 """A slot is taken and, because of an error, never given back: the next one waits for it for ever."""
+# verdict: end
 # stuck: semaphore
 # at: semaphore_leak.py:stuck here
 

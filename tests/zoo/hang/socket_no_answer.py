@@ -1,4 +1,5 @@
 """A server took the connection and the question, and never answers; nobody set a timeout."""
+# verdict: end
 # stuck: does not answer
 # at: socket_no_answer.py:stuck here
 

@@ -1,6 +1,6 @@
 """An earlier build was killed and left its lock file: this one waits, asking ten times a second, for ever."""
 # stuck: sleeping
-# expect: told
+# verdict: tell
 # at: stale_lock_file.py:stuck here
 
 import os

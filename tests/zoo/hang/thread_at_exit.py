@@ -1,4 +1,5 @@
 """The main thread is at its end, but Python waits for a thread that is no daemon and never ends."""
+# verdict: end
 # stuck: not a daemon
 # at: thread_at_exit.py:stuck here
 

@@ -3,7 +3,7 @@
 use std::path::{Path, PathBuf};
 
 /// A program and its expected fate.
-#[derive(Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct Animal {
     /// The program's name, and its stage's.
     pub(crate) name: String,
@@ -22,10 +22,10 @@ pub(crate) struct Animal {
 /// What must become of an animal.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Fate {
-    /// Ended as frozen.
-    Hang,
-    /// Told, but not ended for it: what it waits for may still come.
-    Told,
+    /// Ended: what it waits for provably cannot come.
+    End,
+    /// Told and left alone: what it waits for may still come. With `outside` it is ended, too.
+    Tell,
     /// Succeeds; what it left behind is ended and said.
     Left,
     /// Succeeds, though it had to be ended.
@@ -35,26 +35,32 @@ pub(crate) enum Fate {
 }
 
 impl Animal {
+    /// The same program as another job, which may not wait for ever.
+    pub(crate) fn double(&self) -> Self {
+        Self { name: format!("{}-outside", self.name), ..self.clone() }
+    }
+
     /// From a file, by what its first lines say.
-    fn read(path: PathBuf, default: Fate) -> Self {
+    fn read(path: PathBuf, lives: bool) -> Self {
         let text = std::fs::read_to_string(&path).unwrap();
         let said = |key: &str| {
             let key = format!("# {key}: ");
             text.lines().find_map(|line| line.strip_prefix(&key)).map(|value| value.trim().to_owned())
         };
-        let fate = match said("expect").as_deref() {
-            None => default,
-            Some("told") => Fate::Told,
-            Some("processes_left") => Fate::Left,
-            Some("job_lingered") => Fate::Lingers,
-            Some(other) => panic!("{}: nobody knows the fate `{other}`", path.display()),
+        let fate = match (said("verdict").as_deref(), said("expect").as_deref(), lives) {
+            (None, None, true) => Fate::Lives,
+            (Some("end"), None, false) => Fate::End,
+            (Some("tell"), None, false) => Fate::Tell,
+            (None, Some("processes_left"), false) => Fate::Left,
+            (None, Some("job_lingered"), false) => Fate::Lingers,
+            said => panic!("{} must say its verdict, `end` or `tell`, and says {said:?}", path.display()),
         };
         let words =
             said("stuck").map_or_else(Vec::new, |words| words.split(" | ").map(str::to_lowercase).collect());
         assert!(fate == Fate::Lives || !words.is_empty(), "{} must say `# stuck: `", path.display());
         let place = said("at").map(|at| find(&path, &at));
         assert!(
-            !matches!(fate, Fate::Hang | Fate::Told) || place.is_some(),
+            !matches!(fate, Fate::End | Fate::Tell) || place.is_some(),
             "{} must say `# at: `",
             path.display()
         );
@@ -71,12 +77,12 @@ pub(crate) fn folder() -> PathBuf {
 /// All animals, by name, those that freeze first.
 pub(crate) fn zoo() -> Vec<Animal> {
     let folder = folder();
-    let animals = [("hang", Fate::Hang), ("alive", Fate::Lives)].into_iter().flat_map(|(cage, fate)| {
+    let animals = [("hang", false), ("alive", true)].into_iter().flat_map(|(cage, lives)| {
         let entries = std::fs::read_dir(folder.join(cage)).unwrap().map(|entry| entry.unwrap().path());
         let mut programs: Vec<PathBuf> =
             entries.filter(|path| path.extension().is_some_and(|extension| extension == "py")).collect();
         programs.sort();
-        programs.into_iter().map(move |path| Animal::read(path, fate))
+        programs.into_iter().map(move |path| Animal::read(path, lives))
     });
     animals.collect()
 }

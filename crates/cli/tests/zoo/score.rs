@@ -13,8 +13,15 @@ const LOOK: &str = "no sign of life";
 /// Over all rounds.
 #[derive(Default)]
 pub(crate) struct Score {
+    /// Frozen programs that were told or ended, as their verdict says.
     hangs: Tally,
+    /// With the right cause and place.
     named: usize,
+    /// Of those whose verdict is `end`: who was ended.
+    ended: Tally,
+    /// Of those whose verdict is `tell`: who was ended where `outside` says so.
+    outside: Tally,
+    /// Living jobs, and who of them was ended.
     living: Tally,
     /// Living jobs that were looked at twice and so stood before a verdict.
     tried: usize,
@@ -33,13 +40,26 @@ struct Tally {
     all: usize,
 }
 
+impl Tally {
+    fn add(&mut self, hit: bool) {
+        self.all += 1;
+        self.hit += usize::from(hit);
+    }
+}
+
+impl std::fmt::Display for Tally {
+    fn fmt(&self, to: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(to, "{}/{}", self.hit, self.all)
+    }
+}
+
 impl Score {
     /// One animal of one round.
     pub(crate) fn add(&mut self, animal: &Animal, sight: &Sight) {
         match animal.fate {
             Fate::Lives => self.add_living(animal, sight),
-            Fate::Hang => self.add_hang(animal, sight),
-            Fate::Told => self.add_told(animal, sight),
+            Fate::End => self.add_end(animal, sight),
+            Fate::Tell => self.add_tell(animal, sight),
             Fate::Left => {
                 let said = sight.event("processes_left", animal).map(|event| event["who"].to_string());
                 self.add_success(animal, sight, said);
@@ -51,24 +71,35 @@ impl Score {
         }
     }
 
-    fn add_hang(&mut self, animal: &Animal, sight: &Sight) {
+    fn add_end(&mut self, animal: &Animal, sight: &Sight) {
         let caught = sight.event("job_failed", animal).is_some_and(|event| event["reason"] == "hang");
         let evidence = sight
             .verdict(animal)
             .map(|verdict| format!("{} | {}", text(&verdict["evidence"]), text(&verdict["cause"])));
+        self.ended.add(caught);
         self.count(animal, sight, caught);
         self.to_verdict.extend(sight.freeze_to_verdict(animal));
         self.to_next.extend(sight.verdict_to_next(animal));
         self.name(animal, sight, &evidence.unwrap_or_default());
     }
 
-    /// Ended by its timeout and nothing else.
-    fn add_told(&mut self, animal: &Animal, sight: &Sight) {
-        let left_alone = sight.event("job_failed", animal).is_some_and(|event| event["reason"] == "timeout");
+    /// Told, and ended by us and nobody else; its double, which has `outside`, by that.
+    fn add_tell(&mut self, animal: &Animal, sight: &Sight) {
+        let left_alone =
+            sight.event("job_failed", animal).is_some_and(|event| event["reason"] == "cancelled");
         let told = sight.event("hang_suspected", animal).filter(|_| sight.verdict(animal).is_none());
-        let evidence = told.map(|told| format!("{} | {}", text(&told["evidence"]), text(&told["cause"])));
+        let evidence = told.map(|told| {
+            let [evidence, what, cause] = ["evidence", "waits_for", "cause"].map(|key| text(&told[key]));
+            format!("{evidence} | {what} | {cause}")
+        });
         self.count(animal, sight, left_alone && evidence.is_some());
         self.name(animal, sight, &evidence.unwrap_or_default());
+        let double = animal.double();
+        let ended = sight.event("job_failed", &double).is_some_and(|event| event["reason"] == "hang");
+        self.outside.add(ended);
+        if !ended {
+            self.faults.push(format!("{} was not ended by `outside`:{}", animal.name, sight.story(&double)));
+        }
     }
 
     fn add_success(&mut self, animal: &Animal, sight: &Sight, said: Option<String>) {
@@ -78,8 +109,7 @@ impl Score {
     }
 
     fn count(&mut self, animal: &Animal, sight: &Sight, caught: bool) {
-        self.hangs.all += 1;
-        self.hangs.hit += usize::from(caught);
+        self.hangs.add(caught);
         if !caught {
             self.faults.push(format!(
                 "{} was not caught ({:?}):{}",
@@ -114,8 +144,7 @@ impl Score {
         let success =
             sight.event("job_succeeded", animal).filter(|_| sight.event("job_lingered", animal).is_none());
         let killed = success.is_none();
-        self.living.all += 1;
-        self.living.hit += usize::from(killed);
+        self.living.add(killed);
         self.tried += usize::from(sight.file(animal, "stacks.txt").matches(LOOK).count() > 1);
         if killed {
             self.faults.push(format!("{} was killed though it lived:{}", animal.name, sight.story(animal)));
@@ -132,14 +161,14 @@ impl Score {
     /// In one line.
     pub(crate) fn line(&self) -> String {
         format!(
-            "hangs caught {}/{}, named {}/{}, living jobs killed {}/{} ({} were looked at twice), freeze→verdict median {:.1} s, \
-             verdict→next start median {:.0} ms",
-            self.hangs.hit,
-            self.hangs.all,
+            "frozen {} as their verdict says, named {}/{}; ended by proof {}, by `outside` {}; living ended {} ({} were looked \
+             at twice); freeze→verdict median {:.1} s, verdict→next start median {:.0} ms",
+            self.hangs,
             self.named,
             self.hangs.all,
-            self.living.hit,
-            self.living.all,
+            self.ended,
+            self.outside,
+            self.living,
             self.tried,
             median(&self.to_verdict).as_secs_f64(),
             median(&self.to_next).as_secs_f64() * 1000.0,

@@ -37,7 +37,8 @@ pub(super) fn of(looks: &Looks, gpu: Option<GpuSight>) -> Finding {
         Change::Frozen(_) | Change::Waiting(_) if looks.usage.cpu(over) > POLLING => {
             Finding::fine(TOPIC, format!("it works: {}% of a CPU in {over}", looks.usage.cpu(over)))
         }
-        Change::Frozen(_) | Change::Waiting(_) => frozen(looks, gpu),
+        Change::Waiting(what) => waiting(looks, gpu, what),
+        Change::Frozen(_) => frozen(looks, gpu),
     }
 }
 
@@ -59,6 +60,22 @@ fn stopped(looks: &Looks, who: &str) -> Finding {
     Finding::warning(TOPIC, seen)
         .because("somebody sent SIGSTOP, pressed Ctrl-Z or debugs it; it goes on when told to")
         .then(format!("kill -CONT {pid}"))
+}
+
+/// Nothing moved, and nothing proves that it cannot go on.
+fn waiting(looks: &Looks, gpu: Option<GpuSight>, what: &str) -> Finding {
+    let around = Surroundings { quiet: Millis(0), gpu, main: looks.pid };
+    let stuck = diagnose(&looks.second, &around);
+    let seen = format!("has not moved in {}: {}", looks.over, stuck.evidence);
+    let finding = Finding::warning(TOPIC, seen).because(format!("{what}; that may still come"));
+    let finding = stuck.remedy.iter().fold(finding, Finding::then);
+    if looks.over < LONG {
+        return finding.then(format!("gpulane doctor {} --for 30s    # look longer", looks.pid));
+    }
+    if is_yours_to_end(looks.pid) {
+        return finding.then(format!("kill {}    # end it, if you know that it does not come", looks.pid));
+    }
+    finding
 }
 
 fn frozen(looks: &Looks, gpu: Option<GpuSight>) -> Finding {

@@ -10,6 +10,9 @@ use crate::{Finding, Severity};
 
 const TOPIC: &str = "hung";
 const QUIET: &str = "quiet";
+/// How waits are limited that nothing proves to be a freeze.
+const LIMIT: &str =
+    "hang = { outside = \"1h\" } in the plan, or timeout    # ends such waits; by default they are only told";
 
 /// What became of a job that froze.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -116,7 +119,7 @@ fn told(story: &Story, outcome: Outcome, jobs: &[(JobId, Stuck)]) -> Finding {
     finding.of(names)
 }
 
-/// Jobs that showed no life for a while, and were left alone for a reason: nothing is wrong with them.
+/// Jobs that showed no life for a while and were left alone, since nothing proved that they could not go on.
 fn quiet(story: &Story) -> Option<Finding> {
     let quiet = |job: &JobId| stuck(story, *job).is_none() && story.quiet.contains_key(job);
     let jobs: Vec<JobId> = story.plan.job_ids().filter(quiet).collect();
@@ -125,7 +128,11 @@ fn quiet(story: &Story) -> Option<Finding> {
     let were = if names.len() == 1 { "was" } else { "were" };
     let seen = format!("{} {were} quiet for a while: {}", named(&names), first.evidence);
     let finding = Finding::fine(QUIET, seen);
-    let why = first.cause.as_ref().filter(|_| first.remedy.is_none());
-    let finding = if let Some(why) = why { finding.because(why) } else { finding };
+    let finding = match &first.waits_for {
+        Some(what) => finding.because(format!("{what}; it is left alone")),
+        None => finding,
+    };
+    let waits = story.live && jobs.iter().any(|job| story.state.suspected.contains_key(job));
+    let finding = if waits { finding.then(LIMIT) } else { finding };
     Some(finding.of(names))
 }

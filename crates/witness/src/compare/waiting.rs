@@ -28,6 +28,10 @@ pub(super) fn told(first: &Evidence, second: &Evidence, known: &Known) -> Change
     if let Some(what) = threads.iter().find_map(|(earlier, later, pid)| by_the_clock(earlier, later, *pid)) {
         return Change::Sleeping(what);
     }
+    // Met while it asks: a moment later it waits by the clock.
+    if let Some((_, later, _)) = threads.iter().find(|(_, later, _)| known.pollers.contains(&later.tid)) {
+        return Change::Sleeping(format!("asks again and again{}", at(innermost_of_its_own(&later.frames))));
+    }
     match second.processes.iter().find_map(|process| process.signals.as_ref()) {
         Some(Wakes::Timer(why)) => Change::Sleeping(format!("{}; {why}", words::open(second, known))),
         Some(Wakes::Sent(why)) => Change::Waiting(format!("{}; {why}", words::open(second, known))),
