@@ -273,6 +273,91 @@ fn a_lock_of_a_file_that_the_process_holds_itself_is_named_as_its_own() {
 }
 
 #[test]
+fn a_job_that_works_a_little_between_its_sleeps_is_not_ended() {
+    let gpulane = gpulane();
+    let python = "import time\n\
+                  end = time.monotonic() + 14\n\
+                  while time.monotonic() < end:\n    \
+                      time.sleep(2)\n    \
+                      begun = time.process_time()\n    \
+                      while time.process_time() - begun < 0.01: pass\n";
+    let settings = "hang = { after = \"2s\", action = \"fail\" }";
+    let finished = gpulane.run(&stage("s", settings, python), "none");
+    assert_eq!(finished.code, 0, "{}", finished.stderr);
+}
+
+/// Waits for somebody who writes to a FIFO: anybody may come.
+const FIFO: &str = "import os\nos.mkfifo(os.environ['GPULANE_OUT'] + '/frames')\n\
+                    open(os.environ['GPULANE_OUT'] + '/frames').read()\n";
+
+#[test]
+fn a_wait_that_may_still_end_is_told_with_what_for_and_ended_as_outside_says() {
+    let gpulane = gpulane();
+    let settings = "hang = { after = \"1s\", outside = \"4s\", action = \"fail\" }";
+    let finished = gpulane.run(&stage("s", settings, FIFO), "none");
+    assert_eq!(finished.code, 3, "{}", finished.stderr);
+    let told = gpulane.events_of("hang_suspected");
+    assert_eq!((&told[0]["frozen"], told[0].get("overdue")), (&false.into(), None), "{told:?}");
+    assert!(told[0]["waits_for"].as_str().unwrap().contains("/frames"), "{told:?}");
+    assert_eq!((&told[1]["frozen"], &told[1]["overdue"]), (&false.into(), &true.into()), "{told:?}");
+    assert!(told[1]["quiet"].as_f64().unwrap() >= 4.0, "{told:?}");
+    let failed = &gpulane.events_of("job_failed")[0];
+    assert_eq!(failed["reason"], "hang");
+    assert!(failed["message"].as_str().unwrap().starts_with("waited for longer than its limit"), "{failed}");
+    assert!(finished.stderr.contains("told and left alone: s/main"), "{}", finished.stderr);
+    gpulane.assert_nothing_left();
+}
+
+#[test]
+fn a_suspect_with_its_results_written_has_succeeded_unless_it_waits_by_the_clock() {
+    let gpulane = gpulane();
+    let wrote = "import os\nopen(os.environ['GPULANE_OUT'] + '/model.pt', 'w').write('weights')\n";
+    let settings = "hang = \"10s\"\nresult = [\"model.pt\"]";
+    let sleeps = format!("{wrote}import time\ntime.sleep(1000)\n");
+    let plan = stage("waits", settings, &format!("{wrote}{FIFO}")) + &stage("sleeps", settings, &sleeps);
+    let live = gpulane.start(&plan, "none");
+    gpulane.wait_for_events("job_lingered", 1);
+    gpulane_testkit::wait_until("the sleeper to be told", || {
+        gpulane.jobs_in("hang_suspected").contains(&"sleeps/main".to_owned())
+    });
+    gpulane.call(&["cancel", "r"]);
+    live.wait();
+    assert_eq!(gpulane.jobs_in("job_lingered"), ["waits/main"]);
+}
+
+/// What a thread does beside a main one that is frozen.
+fn beside(what: &str) -> String {
+    format!(
+        "import threading, time\ndef beat():\n    while True:\n        {what}\n        time.sleep(0.2)\nthreading.Thread(target=beat, daemon=True).start()\n{LOCKED}"
+    )
+}
+
+#[test]
+fn a_heartbeat_beside_a_freeze_does_not_hide_it() {
+    let gpulane = gpulane();
+    let settings = "hang = { after = \"2s\", action = \"fail\" }";
+    let plan = stage("writes", settings, &beside("open('beat.txt', 'w').write('beat')"))
+        + &stage("reads", settings, &beside("open('/proc/self/statm').read()"))
+        + &stage("prints", settings, &beside("print('still here', flush=True)"))
+        + &stage(
+            "asks",
+            settings,
+            "import os, time\nopen('lock', 'w')\nwhile os.path.exists('lock'): time.sleep(0.01)\n",
+        );
+    let live = gpulane.start(&plan, "none");
+    let told = gpulane.wait_for_events("hang_suspected", 4);
+    for (job, what) in [("writes", "a lock"), ("reads", "a lock"), ("prints", "a lock"), ("asks", "sleeping")]
+    {
+        let told = told.iter().find(|event| event["job"] == format!("{job}/main")).unwrap();
+        assert!(told["evidence"].as_str().unwrap().contains(what), "{told}");
+        assert_eq!(told["frozen"], false, "the beat may be what releases the lock: {told}");
+    }
+    assert!(gpulane.events_of("job_failed").is_empty());
+    gpulane.call(&["cancel", "r"]);
+    live.wait();
+}
+
+#[test]
 fn what_is_left_after_the_main_process_is_named_with_what_it_holds() {
     let gpulane = gpulane();
     let python = "import subprocess\nsubprocess.Popen(['sleep', '1000'], start_new_session=True)\n";

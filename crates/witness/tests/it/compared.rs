@@ -167,6 +167,28 @@ fn cpu_time_counts_from_half_a_percent() {
 }
 
 #[test]
+fn a_main_thread_known_to_ask_again_and_again_may_be_met_while_it_asks() {
+    let asks = |second: &mut Evidence| {
+        second.processes[0].threads[0].state = 'R';
+        second.processes[0].threads[0].wait = None;
+        second.processes[0].threads[0].cpu += 500;
+        second.processes[0].cpu += 500;
+        second.taken += 30_000;
+    };
+    let mut second = frozen();
+    asks(&mut second);
+    assert!(moved(&compare(&frozen(), &second)));
+    let known = Known { pollers: [10].into(), ..Known::default() };
+    let change = gpulane_witness::compare(&frozen(), &second, &known);
+    assert!(
+        matches!(&change, Change::Sleeping(what) if what.starts_with("asks again and again")),
+        "{change:?}"
+    );
+    second.processes[0].cpu += 5000;
+    assert!(moved(&gpulane_witness::compare(&frozen(), &second, &known)), "another thread of it worked");
+}
+
+#[test]
 fn who_waits_for_anothers_file_lock_waits() {
     let mut waiting = beside("flock", false, &["build.py:7 lock"]);
     let holder = Some(Holder { pid: Some(77), name: "ninja".to_owned() });

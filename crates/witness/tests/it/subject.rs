@@ -103,7 +103,7 @@ impl Subject {
         let second = self.look();
         let threads = second.processes.iter().flat_map(|process| &process.threads);
         let monitors = threads.filter(|thread| thread.name == monitor).map(|thread| thread.tid).collect();
-        compare(&first, &second, &Known { main: self.pid(), gpu: GpuUse::Idle, monitors })
+        compare(&first, &second, &Known { main: self.pid(), gpu: GpuUse::Idle, monitors, ..Known::default() })
     }
 
     /// The proof that comes in the end, in the same way.
