@@ -2,6 +2,7 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // a test fails by panicking
 
+use std::collections::HashSet;
 use std::process::{Child, Command, Stdio};
 
 use gpulane_testkit::{FakeNvml, Gpulane, skip};
@@ -344,8 +345,12 @@ fn a_heartbeat_beside_a_freeze_does_not_hide_it() {
             settings,
             "import os, time\nopen('lock', 'w')\nwhile os.path.exists('lock'): time.sleep(0.01)\n",
         );
-    let live = gpulane.start(&plan, "none");
-    let told = gpulane.wait_for_events("hang_suspected", 4);
+    gpulane.workspace.file("plan.toml", &plan);
+    let live = gpulane.spawn(&["run", "plan.toml", "--gpus", "none", "--lanes", "4", "--run-dir", "r"]);
+    gpulane_testkit::wait_until("all of them to be told", || {
+        gpulane.jobs_in("hang_suspected").into_iter().collect::<HashSet<_>>().len() == 4
+    });
+    let told = gpulane.events_of("hang_suspected");
     for (job, what) in [("writes", "a lock"), ("reads", "a lock"), ("prints", "a lock"), ("asks", "sleeping")]
     {
         let told = told.iter().find(|event| event["job"] == format!("{job}/main")).unwrap();

@@ -20,6 +20,8 @@ pub struct ThreadSigns {
     pub runs: u64,
     /// How often it gave one up to wait for something: not when others needed it.
     pub waits: u64,
+    /// How long it was ready to run and others had the CPUs, in nanoseconds.
+    pub delay: u64,
     /// Bytes read, from anything.
     pub read: u64,
     /// Bytes written, to anything.
@@ -113,6 +115,8 @@ const MAIN_LOOKS: u64 = 1_000_000;
 const MAIN_PART: u64 = 66;
 /// What I/O may differ by from wake to wake beside a quarter, in bytes.
 const SLACK: u64 = 1024;
+/// In one wake a thread may wait so often for locks and disks.
+const ONE_WAKE: u64 = 4;
 /// A thread met awake so often in a row works.
 const ALWAYS_AWAKE: u32 = 4;
 /// CPU time that would be life if it were not withheld, in nanoseconds.
@@ -153,7 +157,8 @@ impl Rhythm {
             Rest::Awake | Rest::Other => false,
         };
         (self.last, self.awake) = (signs, 0);
-        let gap = self.ran.replace(now).map(|ran| now.since(ran));
+        let gap = self.gap(now, &done);
+        self.ran = Some(now);
         let work = Work { cpu: done.cpu, io: done.io(), faults: done.faults, computed: long };
         if !fits {
             let held = std::mem::take(&mut self.held);
@@ -186,9 +191,9 @@ impl Rhythm {
         !self.only_looks() && (held.io > 0 || held.faults > FEW_FAULTS || held.cpu >= LEAST_CPU)
     }
 
-    /// Whether some of what it did is not counted as life.
-    pub fn withholds(&self) -> bool {
-        self.only_looks() || self.is_unsettled()
+    /// Whether it is to be looked at again soon, though its process seems to rest: what it is will be known then.
+    pub fn is_to_be_known(&self) -> bool {
+        self.is_unsettled() || (self.main && !self.wakes.is_empty())
     }
 
     /// How often it had been given a CPU when it was last met at rest.
@@ -222,11 +227,16 @@ impl Rhythm {
     /// How many wakes there were at least: one, if looks are close enough to tell them apart.
     fn wakes_in(&self, now: Millis, step: Millis, wakes: u64) -> u64 {
         let gap = self.ran.map_or(step, |ran| now.since(ran));
-        if is_single(gap, step) { 1 } else { wakes }
+        if is_single(gap, step, wakes) { 1 } else { wakes }
+    }
+
+    /// Time since it last ran, without that in which it was ready and others had the CPUs.
+    fn gap(&self, now: Millis, done: &Done) -> Option<Millis> {
+        self.ran.map(|ran| Millis(now.since(ran).0.saturating_sub(done.delay)))
     }
 
     fn fits(&self, now: Millis, step: Millis, place: Place, done: &Done) -> bool {
-        let gap = self.ran.map(|ran| now.since(ran));
+        let gap = self.gap(now, done);
         let at_rest = self.place.is_none_or(|known| known == place);
         let modest = done.faults <= FEW_FAULTS.saturating_mul(done.wakes);
         let main = || {
@@ -257,8 +267,8 @@ impl Rhythm {
     /// Whether it woke when it was due, as exactly as looks can tell.
     fn is_regular(&self, gap: Option<Millis>, step: Millis, done: &Done) -> bool {
         let Some(gap) = gap else { return true };
-        let single = |gap: Millis, step: Millis| is_single(gap, step);
-        if single(gap, step) && self.wakes.iter().all(|wake| single(wake.gap, wake.step)) {
+        let single = |wake: &Wake| is_single(wake.gap, wake.step, wake.wakes);
+        if is_single(gap, step, done.wakes) && self.wakes.iter().all(single) {
             let usual = median(self.wakes.iter().map(|wake| wake.gap.0));
             let exact = self.wakes.iter().map(|wake| wake.step.0).max().unwrap_or(0).max(step.0);
             return usual.is_none_or(|usual| near(gap.0, usual, 2 * exact));
@@ -281,8 +291,8 @@ impl Rhythm {
 }
 
 /// Whether looks are close enough to see each wake by itself.
-const fn is_single(gap: Millis, step: Millis) -> bool {
-    gap.0 >= 3 * step.0
+const fn is_single(gap: Millis, step: Millis, wakes: u64) -> bool {
+    gap.0 >= 3 * step.0 && wakes <= ONE_WAKE
 }
 
 /// Within a quarter, or within so much.
@@ -300,6 +310,8 @@ fn median(values: impl Iterator<Item = u64>) -> Option<u64> {
 struct Done {
     cpu: u64,
     wakes: u64,
+    /// In milliseconds.
+    delay: u64,
     read: u64,
     written: u64,
     faults: u64,
@@ -316,6 +328,7 @@ impl ThreadSigns {
         Done {
             cpu: self.cpu.saturating_sub(before.cpu),
             wakes: self.waits.saturating_sub(before.waits).max(1),
+            delay: self.delay.saturating_sub(before.delay) / 1_000_000,
             read: self.read.saturating_sub(before.read),
             written: self.written.saturating_sub(before.written),
             faults: self.faults.saturating_sub(before.faults),

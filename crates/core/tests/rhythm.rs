@@ -36,6 +36,7 @@ fn watched(habit: impl Fn(u64) -> Habit, main: bool, step: u64, time: u64) -> (W
                 cpu: signs.cpu + habit.cpu,
                 runs: signs.runs + 3,
                 waits: signs.waits + 1,
+                delay: signs.delay,
                 read: signs.read + habit.read,
                 written: signs.written + habit.written,
                 faults: signs.faults,
@@ -101,6 +102,25 @@ fn a_main_thread_that_asks_again_and_again_is_no_life_but_its_io_is() {
     assert!(watched(|_| poll(2000, 10 * MS), true, 250, 60_000).0.computed);
     assert!(!is_withheld(|_| Habit { read: 1, ..poll(500, MS / 10) }, true, 250), "reads");
     assert!(!is_withheld(|_| Habit { written: 1, ..poll(500, MS / 10) }, true, 250), "writes");
+}
+
+#[test]
+fn a_wake_that_comes_late_because_others_had_the_cpus_is_no_other_habit() {
+    let mut rhythm = Rhythm::new(false, ThreadSigns::default());
+    let mut signs = ThreadSigns { rest: HEARTBEAT.rest, ..ThreadSigns::default() };
+    let mut now = 0;
+    for wake in 1..20_u64 {
+        now += 2000 + wake % 2 * 3000;
+        signs = ThreadSigns {
+            runs: signs.runs + 1,
+            waits: signs.waits + 1,
+            written: signs.written + 40,
+            delay: signs.delay + wake % 2 * 3000 * MS,
+            ..signs
+        };
+        assert_eq!(rhythm.look(Millis(now), Millis(100), signs), Work::default(), "wake {wake}");
+    }
+    assert!(rhythm.only_looks());
 }
 
 #[test]

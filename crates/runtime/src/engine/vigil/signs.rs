@@ -188,8 +188,8 @@ impl Member {
             *self = Self::new(counted);
             return 0;
         }
-        let withholds = self.threads.as_ref().is_some_and(Threads::withholds);
-        if before == counted && !withholds {
+        let curious = self.threads.as_ref().is_some_and(Threads::are_to_be_known);
+        if before == counted && !curious {
             return 0;
         }
         let used = counted.cpu.since(before.cpu);

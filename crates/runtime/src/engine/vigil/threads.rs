@@ -87,9 +87,9 @@ impl Threads {
         known.map(|(tid, _)| *tid)
     }
 
-    /// Whether one of them is withheld from the signs of life.
-    pub(super) fn withholds(&self) -> bool {
-        self.known.values().any(Rhythm::withholds)
+    /// Whether they are to be looked at though their process seems to rest.
+    pub(super) fn are_to_be_known(&self) -> bool {
+        self.known.values().any(Rhythm::is_to_be_known)
     }
 }
 
@@ -103,7 +103,7 @@ fn read(pid: u32, tid: u32, runs_before: Option<u64>) -> Option<ThreadSigns> {
     let folder = PathBuf::from(format!("/proc/{pid}/task/{tid}"));
     let schedule = std::fs::read_to_string(folder.join("schedstat")).ok()?;
     let mut numbers = schedule.split_ascii_whitespace().map(|word| word.parse::<u64>().ok());
-    let (cpu, runs) = (numbers.next()??, numbers.nth(1)??);
+    let (cpu, delay, runs) = (numbers.next()??, numbers.next()??, numbers.next()??);
     if runs_before == Some(runs) {
         return Some(ThreadSigns { cpu, runs, ..ThreadSigns::default() });
     }
@@ -117,7 +117,7 @@ fn read(pid: u32, tid: u32, runs_before: Option<u64>) -> Option<ThreadSigns> {
     let waits = field(&status, "voluntary_ctxt_switches:");
     let faults = faults(&std::fs::read_to_string(folder.join("stat")).unwrap_or_default());
     let (read, written) = (field(&io, "rchar:"), field(&io, "wchar:"));
-    Some(ThreadSigns { cpu, runs, waits, read, written, faults, rest })
+    Some(ThreadSigns { cpu, runs, waits, delay, read, written, faults, rest })
 }
 
 /// The number behind a name that begins a line.
