@@ -177,7 +177,7 @@ def done() -> None:
         except (AttributeError, OSError, ValueError):
             pass  # Closed or missing: nothing to write out.
     try:
-        os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o666))
+        os.close(os.open(path, os.O_WRONLY | os.O_CREAT, 0o600))
     except OSError as error:
         raise OSError(error.errno, f"gpulane cannot be told that the work is done: {error.strerror}", path) from None
     _ring()
@@ -215,7 +215,7 @@ def _sink(path: str) -> int:
     known = _sinks.get(mine)
     if known is not None:
         return known
-    opened = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
+    opened = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
     kept = _sinks.setdefault(mine, opened)
     if kept != opened:
         os.close(opened)  # Another thread was first.

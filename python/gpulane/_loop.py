@@ -381,7 +381,6 @@ def tell_ready() -> None:
     folder = os.environ.get("GPULANE_ATTEMPT_DIR")
     if folder:
         try:
-            with open(os.path.join(folder, "ready"), "w", encoding="utf-8"):
-                pass
+            os.close(os.open(os.path.join(folder, "ready"), os.O_WRONLY | os.O_CREAT, 0o600))
         except OSError as error:
             print(f"gpulane: cannot write {folder}/ready: {error.strerror}", file=sys.stderr)

@@ -7,7 +7,7 @@ mod map;
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use gpulane_model::Bytes;
+use gpulane_model::{Bytes, env_vars};
 
 pub(crate) use doctor::Doctor;
 pub(crate) use gpus::{Fit, Gpus, Sharing};
@@ -81,6 +81,18 @@ pub(crate) struct Show {
     /// Start the run in the background and return
     #[arg(long)]
     pub(crate) detach: bool,
+    /// Accept a run directory in DIR although other users may write there [also: `GPULANE_TRUST_DIR`, with colons between]
+    #[arg(long = "trust-dir", value_name = "DIR")]
+    pub(crate) trust: Vec<PathBuf>,
+}
+
+impl Show {
+    /// Directories a person vouches for.
+    pub(crate) fn trusted(&self) -> Vec<PathBuf> {
+        let variable = std::env::var_os(env_vars::TRUST_DIR).unwrap_or_default();
+        let named = std::env::split_paths(&variable).filter(|dir| !dir.as_os_str().is_empty());
+        self.trust.iter().cloned().chain(named).filter_map(|dir| std::path::absolute(dir).ok()).collect()
+    }
 }
 
 #[derive(Debug, Clone, Args)]

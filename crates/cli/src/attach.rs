@@ -65,7 +65,8 @@ fn say_where(dir: &RunDir, json: bool) {
         say::data(format!("{}\n", serde_json::json!({ "run": path })));
     } else {
         say::data(format!("{path}\n"));
-        say::hint(format!("gpulane watch {path}, gpulane logs {path} -f, gpulane cancel {path}"));
+        let run = gpulane_model::shell_word(&path);
+        say::hint(format!("gpulane watch {run}, gpulane logs {run} -f, gpulane cancel {run}"));
     }
 }
 

@@ -1,15 +1,18 @@
-//! Words of the command line itself: errors and notes on stderr, data on stdout. A closed pipe is not our problem.
+//! Words of the command line itself: errors and notes on stderr, data on stdout. A closed pipe is not our problem. Names and texts in
+//! them may be other people's, so nothing but colours reaches the terminal.
 
 use std::fmt::Display;
 use std::io::{IsTerminal, Write};
 
 use gpulane_journal::{JournalError, RunDirError};
+use gpulane_report::terminal_text;
 
 fn stderr_color() -> bool {
     std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
 }
 
 fn line(label: &str, style: &str, text: &str) {
+    let text = terminal_text(text);
     let mut err = std::io::stderr().lock();
     let _ = if stderr_color() {
         writeln!(err, "{style}{label}\x1b[0m: {text}")
@@ -35,12 +38,17 @@ pub(crate) fn note(text: impl Display) {
 
 /// A line for people, on stderr.
 pub(crate) fn progress(text: impl Display) {
-    let _ = writeln!(std::io::stderr().lock(), "{text}");
+    let _ = writeln!(std::io::stderr().lock(), "{}", terminal_text(&text.to_string()));
 }
 
-/// Data, on stdout.
+/// Data for programs, on stdout, as it is.
 pub(crate) fn data(text: impl Display) {
     let _ = write!(std::io::stdout().lock(), "{text}");
+}
+
+/// What a person asked to see, on stdout.
+pub(crate) fn shown(text: &str) {
+    let _ = write!(std::io::stdout().lock(), "{}", terminal_text(text));
 }
 
 /// An error with the way out that it knows.

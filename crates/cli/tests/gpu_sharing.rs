@@ -167,3 +167,103 @@ fn a_run_inside_a_job_uses_the_jobs_gpu() {
     let read = |name: &str| std::fs::read_to_string(gpulane.workspace.path().join(name)).unwrap();
     assert_eq!(read("inner-gpu"), read("outer-gpu"));
 }
+
+/// A run that has the only GPU until the file `go` is there.
+fn holder(gpulane: &Gpulane) -> gpulane_testkit::Live {
+    let live =
+        gpulane.spawn(&["run", "--run-dir", "r", "--", "sh", "-c", "until [ -e go ]; do sleep 0.02; done"]);
+    gpulane.wait_for_events("job_started", 1);
+    live
+}
+
+fn wait_for_waiters(gpulane: &Gpulane, count: usize) {
+    wait_until("runs in the queue", || {
+        let shown: Value = serde_json::from_str(&gpulane.call(&["gpus", "--json"]).stdout).unwrap();
+        shown[0]["waiting"].as_array().map_or(0, Vec::len) == count
+    });
+}
+
+#[test]
+fn a_stopped_waiter_keeps_its_place_but_no_free_gpu() {
+    let (_nvml, gpulane) = on(&["24GiB"]);
+    let path = gpulane.workspace.path();
+    let first = holder(&gpulane);
+    let stopped = gpulane.spawn(&["run", "--run-dir", "stopped", "--", "true"]);
+    wait_for_waiters(&gpulane, 1);
+    let last = gpulane.spawn(&["run", "--run-dir", "last", "--", "true"]);
+    wait_for_waiters(&gpulane, 2);
+    let engine = std::fs::read_to_string(path.join("stopped/lock")).unwrap();
+    let engine = rustix::process::Pid::from_raw(engine.trim().parse().unwrap()).unwrap();
+    rustix::process::kill_process(engine, rustix::process::Signal::STOP).unwrap();
+    gpulane.workspace.file("go", "");
+    wait_until("the run behind the stopped one", || has(&path.join("last"), "run_finished"));
+    assert!(!has(&path.join("stopped"), "job_started"));
+    rustix::process::kill_process(engine, rustix::process::Signal::CONT).unwrap();
+    assert_eq!((first.wait().code, last.wait().code, stopped.wait().code), (0, 0, 0));
+}
+
+#[test]
+fn a_lease_whose_lock_is_removed_is_taken_again_by_its_holder() {
+    let (nvml, gpulane) = on(&["24GiB"]);
+    let first = holder(&gpulane);
+    let lock = nvml.lease_dir().join(format!("{}.lock", FakeNvml::uuid(0)));
+    std::fs::remove_file(&lock).unwrap();
+    wait_until("another lock", || lock.exists());
+    let second = gpulane.call(&["run", "--run-dir", "second", "--wait", "1s", "--", "true"]);
+    assert_eq!(second.code, 5, "the GPU is used twice: {}", second.stderr);
+    gpulane.workspace.file("go", "");
+    let first = first.wait();
+    assert_eq!(first.code, 0);
+    assert!(first.stderr.contains("somebody removed its lease"), "{}", first.stderr);
+}
+
+#[test]
+fn a_variable_that_a_run_left_behind_does_not_switch_leases_off() {
+    let (_nvml, gpulane) = on(&["24GiB"]);
+    let first = holder(&gpulane);
+    // The run it names may be gone, or live without being ours to share.
+    for run in ["/gone/run".to_owned(), gpulane.dir().display().to_string()] {
+        let mut second = gpulane.command(&["run", "--run-dir", "second", "--wait", "1s", "--", "true"]);
+        let second = second.env("GPULANE_RUN", &run).output().unwrap();
+        let said = String::from_utf8_lossy(&second.stderr);
+        assert_eq!(second.status.code(), Some(5), "with GPULANE_RUN={run} the GPU is used twice: {said}");
+        let _ = std::fs::remove_dir_all(gpulane.workspace.path().join("second"));
+    }
+    gpulane.workspace.file("go", "");
+    assert_eq!(first.wait().code, 0);
+}
+
+#[test]
+fn a_lock_is_for_its_owner_to_write_and_for_all_to_take() {
+    use std::os::unix::fs::MetadataExt;
+    let (nvml, gpulane) = on(&["24GiB"]);
+    assert_eq!(gpulane.call(&["run", "--run-dir", "r", "--", "true"]).code, 0);
+    let lock = nvml.lease_dir().join(format!("{}.lock", FakeNvml::uuid(0)));
+    assert_eq!(std::fs::metadata(lock).unwrap().mode() & 0o777, 0o644);
+}
+
+#[test]
+fn nobody_gets_ahead_by_claiming_to_have_come_earlier() {
+    let (nvml, gpulane) = on(&["24GiB"]);
+    let first = holder(&gpulane);
+    let second = gpulane.spawn(&["run", "--run-dir", "second", "--", "true"]);
+    wait_for_waiters(&gpulane, 1);
+    // As old as can be, of a process that lives and shows so: what anybody can write.
+    let ticket = nvml.lease_dir().join("queue/00000000000000000001-7-1.ticket");
+    let text =
+        serde_json::json!({"pid": 7, "user": "ada", "run": "/r", "gpus": [FakeNvml::uuid(0)], "since": 1});
+    std::fs::write(&ticket, text.to_string()).unwrap();
+    let file = std::fs::File::options().write(true).open(&ticket).unwrap();
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+    let shown: Value = serde_json::from_str(&gpulane.call(&["gpus", "--json"]).stdout).unwrap();
+    let users: Vec<&Value> =
+        shown[0]["waiting"].as_array().unwrap().iter().map(|waiter| &waiter["user"]).collect();
+    assert!(users.len() == 2 && users[0] == users[1], "whose it is, the file says: {users:?}");
+    gpulane.workspace.file("go", "");
+    let path = gpulane.workspace.path().join("second");
+    wait_until("the run that waited longest", || {
+        file.set_modified(std::time::SystemTime::now()).unwrap();
+        has(&path, "run_finished")
+    });
+    assert_eq!((first.wait().code, second.wait().code), (0, 0));
+}

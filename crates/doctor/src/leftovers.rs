@@ -26,7 +26,7 @@ pub(crate) struct Leftover {
 pub(crate) enum Proof {
     /// The run is there and nobody works on it: the process is ours to end.
     RunOver,
-    /// The run's directory is gone, and with it the lock that would tell. A person must decide.
+    /// The run's directory is gone or another user's, and with it the lock that would tell. A person must decide.
     RunGone,
 }
 
@@ -61,6 +61,8 @@ pub(crate) fn find() -> Vec<Leftover> {
 /// What becomes of processes of this run; `None`: somebody works on it, or that cannot be ruled out.
 pub(crate) fn proof(run: &Path) -> Option<Proof> {
     match RunDir::open(run) {
+        // Whoever owns a lock can say what they like by it.
+        Ok(dir) if !dir.is_ours() => Some(Proof::RunGone),
         Ok(dir) => dir.is_surely_over().then_some(Proof::RunOver),
         Err(_) => Some(Proof::RunGone),
     }

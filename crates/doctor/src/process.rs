@@ -163,6 +163,9 @@ fn belongs(pid: u32, tree: &[u32]) -> Option<Finding> {
                 .then("gpulane doctor --fix"),
         );
     }
+    if proc::owner(pid) != Some(geteuid().as_raw()) {
+        return Some(Finding::fine("job", seen));
+    }
     Some(
         Finding::fine("job", seen)
             .then(format!("gpulane logs {run} {job}"))

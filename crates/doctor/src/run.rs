@@ -11,6 +11,7 @@ mod story;
 mod telling;
 mod waits;
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -29,7 +30,8 @@ pub fn run(dir: &RunDir) -> Vec<Finding> {
         Err(error) => {
             let finding = Finding::bad(TOPIC, error.to_string())
                 .because("without its plan nothing can be said of a run");
-            return vec![error.hint().into_iter().fold(finding, Finding::then)];
+            let hint = error.hint().filter(|_| dir.is_ours());
+            return vec![hint.into_iter().fold(finding, Finding::then)];
         }
     };
     let mut found = vec![standing(&story)];
@@ -41,7 +43,22 @@ pub fn run(dir: &RunDir) -> Vec<Finding> {
     found.extend(failures::tried_again(&story));
     found.extend(incidents::of_jobs(&story));
     found.extend(waits::of(&story, now()));
+    if !dir.is_ours() {
+        without_commands(dir, &mut found);
+    }
     found
+}
+
+/// Another user's run: what its files say is told, but nothing of it as a command to copy.
+fn without_commands(dir: &RunDir, found: &mut [Finding]) {
+    for finding in found.iter_mut() {
+        finding.next.clear();
+    }
+    let owner = std::fs::metadata(dir.root()).map(|found| gpulane_gpu::user_name(found.uid()));
+    if let (Some(first), Ok(owner)) = (found.first_mut(), owner) {
+        *first = std::mem::replace(first, Finding::fine(TOPIC, ""))
+            .because(format!("it is {owner}'s run, and theirs to go on with"));
+    }
 }
 
 /// How the run stands, in one line.
@@ -88,10 +105,5 @@ pub(crate) fn shown(path: &Path) -> String {
 
 /// The word, quoted for a shell if it needs to be.
 pub(crate) fn quoted(word: &str) -> String {
-    let safe = |c: char| c.is_ascii_alphanumeric() || "._/=,+-:@%".contains(c);
-    if !word.is_empty() && word.chars().all(safe) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
+    gpulane_model::shell_word(word)
 }

@@ -15,7 +15,10 @@ mod xid;
 pub use checkup::DriverVersions;
 pub use deadline::{DEADLINE, readings, with_deadline};
 pub use inventory::{Found, GpuError, find};
-pub use leases::{Holder, Lease, Leases, Survey, Take, Ticket, survey};
+pub use leases::{
+    Holder, Lease, LeaseDirOwner, Leases, Standing, Survey, Take, Ticket, are_leased_to, lease_dir_owner,
+    survey,
+};
 pub use probe::{NoProbe, Probe, ProbeError};
 pub use reading::{Glance, GpuReading, MemoryReading, ProcessReading};
 pub use spec::{GpuSpec, SpecError};

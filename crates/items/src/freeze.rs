@@ -92,7 +92,7 @@ fn gather_all(
 
 fn write_meta(dir: &Path, path: &Path, meta: &Meta) -> io::Result<()> {
     let part: PathBuf = dir.join(".items.json.tmp");
-    let mut file = File::create(&part)?;
+    let mut file = crate::create(&part)?;
     serde_json::to_writer_pretty(&mut file, meta)?;
     file.write_all(b"\n")?;
     file.sync_all()?;
@@ -154,7 +154,7 @@ struct Freezer<'a> {
 
 impl<'a> Freezer<'a> {
     fn create(part: &Path, wanted: &Wanted, progress: &'a mut dyn FnMut(u64) -> bool) -> io::Result<Self> {
-        let mut file = File::create(part)?;
+        let mut file = crate::create(part)?;
         file.write_all(HEADER)?;
         Ok(Self {
             file,

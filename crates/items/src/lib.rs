@@ -81,3 +81,9 @@ pub enum Place {
     /// Nowhere, and why.
     Bad(String),
 }
+
+/// A file of the frozen list, made anew: paths may tell more than others should know.
+pub(crate) fn create(path: &std::path::Path) -> std::io::Result<std::fs::File> {
+    use std::os::unix::fs::OpenOptionsExt;
+    std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
+}

@@ -311,7 +311,7 @@ pub(crate) fn write_index(path: &Path, entries: &[Entry]) -> io::Result<()> {
         bytes.extend_from_slice(&entry.crc.to_le_bytes());
     }
     let part = path.with_extension("index.tmp");
-    let mut file = File::create(&part)?;
+    let mut file = crate::create(&part)?;
     file.write_all(&bytes)?;
     file.sync_all()?;
     fs::rename(&part, path)

@@ -1,7 +1,7 @@
 //! The few file operations whose order decides what survives a crash.
 
 use std::fs::{File, OpenOptions};
-use std::io::{self, BufWriter, Write};
+use std::io::{self, BufWriter, Read, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::Path;
 
@@ -33,6 +33,18 @@ impl Disk for File {
     fn has_name(&mut self) -> io::Result<bool> {
         Ok(self.metadata()?.nlink() > 0)
     }
+}
+
+/// A regular file's content. Anything else in its place, such as a pipe that nobody writes to, is not waited for.
+pub(crate) fn read_plain(path: &Path) -> io::Result<Vec<u8>> {
+    let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
+    let mut file = OpenOptions::new().read(true).custom_flags(nonblocking).open(path)?;
+    if !file.metadata()?.is_file() {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "it is not a regular file"));
+    }
+    let mut text = Vec::new();
+    file.read_to_end(&mut text)?;
+    Ok(text)
 }
 
 /// Makes the names in a directory durable.

@@ -3,6 +3,13 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use gpulane_model::shell_word;
+
+use crate::trust::user_name;
+
+/// How a person says that others may write there.
+const TRUST: &str = "if you trust everybody who may write there, name it with --trust-dir DIR or GPULANE_TRUST_DIR (see SECURITY.md)";
+
 /// Why a run directory cannot be used.
 #[derive(Debug, thiserror::Error)]
 pub enum RunDirError {
@@ -37,6 +44,60 @@ pub enum RunDirError {
         path: PathBuf,
         /// Whose it is, if that is somebody else.
         owner: Option<u32>,
+    },
+    /// Belongs to another user, who could change what is executed.
+    #[error("{} belongs to another user ({}), who could change what this run executes", path.display(), user_name(*owner))]
+    NotOurs {
+        /// The directory, or the file in it.
+        path: PathBuf,
+        /// Whose it is.
+        owner: u32,
+    },
+    /// A directory on the way belongs to another user.
+    #[error(
+        "{} belongs to another user ({}), who could put another directory in the place of {}",
+        path.display(), user_name(*owner), target.display()
+    )]
+    BelowAnothers {
+        /// The directory on the way.
+        path: PathBuf,
+        /// Whose it is.
+        owner: u32,
+        /// The run directory.
+        target: PathBuf,
+    },
+    /// Every user may write to a directory on the way, or to the run directory.
+    #[error("every user may write to {}, and so change what a run in {} executes", path.display(), target.display())]
+    OpenToAll {
+        /// What is open.
+        path: PathBuf,
+        /// It belongs to this user.
+        ours: bool,
+        /// The run directory.
+        target: PathBuf,
+    },
+    /// A group may write to what must be this user's alone.
+    #[error("the group `{group}` may write to {}, and so change what is executed from {}", path.display(), target.display())]
+    OpenToGroup {
+        /// What is open.
+        path: PathBuf,
+        /// The group's name.
+        group: String,
+        /// What must be closed.
+        target: PathBuf,
+    },
+    /// A link on the way was made by another user.
+    #[error(
+        "{}, on the way to {}, is a link that another user ({}) made and could change",
+        path.display(), target.display(), user_name(*owner)
+    )]
+    AnothersLink {
+        /// The link.
+        path: PathBuf,
+        /// Whose it is.
+        owner: u32,
+        /// The run directory.
+        target: PathBuf,
     },
     /// The frozen plan cannot be used.
     #[error("{} cannot be used: {reason}", path.display())]
@@ -133,7 +194,7 @@ impl RunDirError {
         match self {
             Self::NotEmpty { path, is_run: true } => Some(format!(
                 "continue that run with `gpulane resume {}`, or choose another --run-dir",
-                path.display()
+                shell(path)
             )),
             Self::NotEmpty { .. } => Some("choose another --run-dir, or empty this one".to_owned()),
             Self::BadPlan { .. } => {
@@ -142,7 +203,7 @@ impl RunDirError {
             Self::NewerPlan { .. } => Some("use that newer gpulane for this run".to_owned()),
             Self::Locked { path, .. } => Some(format!(
                 "look at it with `gpulane status {0}`, end it with `gpulane cancel {0}`",
-                path.display()
+                shell(path)
             )),
             Self::NoSuchRun { runs, candidates, .. } if candidates.is_empty() => {
                 Some(format!("there are no runs under {}", runs.display()))
@@ -154,7 +215,20 @@ impl RunDirError {
                 Some("ask whoever it belongs to, or look at it as that user".to_owned())
             }
             Self::NotReadable { owner: None, path } => {
-                Some(format!("give yourself the right: `chmod u+rwx {}`", path.display()))
+                Some(format!("give yourself the right: `chmod u+rwx {}`", shell(path)))
+            }
+            Self::NotOurs { .. } => Some(format!(
+                "`gpulane status` and `gpulane logs` show another user's run; to run there yourself, {TRUST}"
+            )),
+            Self::OpenToAll { path, ours: true, .. } => {
+                Some(format!("close it with `chmod o-w {}`; or, {TRUST}", shell(path)))
+            }
+            Self::OpenToGroup { path, .. } => Some(format!(
+                "close it with `chmod g-w {}`, or let XDG_CACHE_HOME name a directory that is yours alone",
+                shell(path)
+            )),
+            Self::BelowAnothers { .. } | Self::OpenToAll { .. } | Self::AnothersLink { .. } => {
+                Some(format!("choose a directory below one of your own, such as ~/runs; or, {TRUST}"))
             }
             Self::NotARun { .. } => None,
         }
@@ -174,7 +248,7 @@ impl JournalError {
                 Some(format!(
                     "keep what can still be read with `gpulane resume {} --salvage`; the damaged journal is \
                      kept aside and jobs whose end is lost run again",
-                    run.display()
+                    shell(run)
                 ))
             }
             Self::NewerFormat { .. } => Some("use that newer gpulane for this run".to_owned()),
@@ -204,6 +278,11 @@ fn closed(path: &Path, owner: Option<u32>) -> String {
         }
         None => format!("{} cannot be read: its permissions do not allow it", path.display()),
     }
+}
+
+/// The path as a word of a command.
+fn shell(path: &Path) -> String {
+    shell_word(&path.to_string_lossy())
 }
 
 fn in_brackets(pid: Option<u32>) -> String {

@@ -14,6 +14,7 @@ mod reader;
 mod repair;
 mod rundir;
 mod salvage;
+mod trust;
 mod writer;
 
 #[cfg(test)]
@@ -27,6 +28,7 @@ pub use line::{LineError, decode, encode};
 pub use lock::RunLock;
 pub use repair::{Mode, Repair, Salvage};
 pub use rundir::RunDir;
+pub use trust::{Exposure, private_directory};
 pub use writer::{Commit, Journal};
 
 /// The newest journal format this gpulane writes and reads: `run_started`'s `format`.

@@ -1,7 +1,7 @@
 //! One record as one line: the record's JSON with a checksum as its last field, in exactly one form. Knows
 //! nothing of files or of the order of records.
 
-use gpulane_model::{Event, Record};
+use gpulane_model::{Event, Record, is_full_job_name};
 
 /// Every line begins like this; inside JSON strings the quotes would be escaped, so it begins nothing else.
 const HEAD: &[u8] = b"{\"seq\":";
@@ -22,6 +22,9 @@ pub enum LineError {
     /// What was written, but not by this gpulane.
     #[error("its checksum is right but this gpulane cannot read it, perhaps a newer one wrote it: {0}")]
     Unreadable(String),
+    /// Of the right form, but about a job that cannot be.
+    #[error("it is about {0:?}, which no job may be called")]
+    Name(String),
 }
 
 /// The record as a line, without the newline.
@@ -98,7 +101,13 @@ fn check_seal(body: &[u8], seal: &[u8]) -> Result<(), LineError> {
 
 /// The record in the JSON that [`unseal`] gave.
 pub(crate) fn parse(json: &str) -> Result<Record, LineError> {
-    serde_json::from_str(json).map_err(|error| LineError::Unreadable(error.to_string()))
+    let record: Record =
+        serde_json::from_str(json).map_err(|error| LineError::Unreadable(error.to_string()))?;
+    // Names stand on terminals and in commands to copy, and a journal may be anybody's.
+    match record.event.job() {
+        Some(job) if !is_full_job_name(job) => Err(LineError::Name(job.to_owned())),
+        _ => Ok(record),
+    }
 }
 
 /// Appends the same record as a line with another number. Works on the text, so that fields and events of a

@@ -1,27 +1,34 @@
 //! A run directory: what lies where, and the frozen plan. Every path of a run is made here.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::{DirBuilderExt, MetadataExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
 use gpulane_model::{Attempt, JobId, PLAN_FORMAT, Plan, Stage};
 use serde::Deserialize;
 
-use crate::{RunDirError, RunLock, disk, find, lock};
+use crate::{Exposure, RunDirError, RunLock, disk, find, lock, trust};
 
 /// A directory that holds one run. Cheap to clone.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct RunDir {
     /// Absolute, so that it means the same to jobs that run elsewhere.
     root: Arc<Path>,
+    /// Where gpulane's Python package is, if not in the directory itself.
+    python: Option<Arc<Path>>,
 }
 
 impl RunDir {
     /// Makes the directory of a new run: parents as usual, itself for its owner only. One that exists is taken
-    /// only while it is empty.
+    /// only while it is empty. Refuses a place where other users could put something else in its stead.
     pub fn create(path: &Path) -> Result<Self, RunDirError> {
+        Self::create_trusting(path, &[])
+    }
+
+    /// [`RunDir::create`], with everything accepted that lies in one of the `trusted` directories.
+    pub fn create_trusting(path: &Path, trusted: &[PathBuf]) -> Result<Self, RunDirError> {
         let path = absolute(path)?;
         match fs::read_dir(&path) {
             Ok(mut entries) => {
@@ -30,17 +37,48 @@ impl RunDir {
                     return Err(RunDirError::NotEmpty { path, is_run });
                 }
             }
-            Err(error) if error.kind() == io::ErrorKind::NotFound => make_dirs(&path)?,
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {}
             Err(error) => return Err(RunDirError::io("create", &path)(error)),
         }
-        Ok(Self { root: resolved(path).into() })
+        Ok(Self::at(trust::make(&path, trusted, false)?))
+    }
+
+    /// [`RunDir::create_trusting`] that takes no directory which is there already: of several that begin at once, one has it.
+    pub fn create_new(path: &Path, trusted: &[PathBuf]) -> Result<Self, RunDirError> {
+        Ok(Self::at(trust::make(&absolute(path)?, trusted, true)?))
+    }
+
+    fn at(root: PathBuf) -> Self {
+        Self { root: root.into(), python: None }
+    }
+
+    /// Whether others could change this run; refuses where any user could, or where it belongs to another. To be asked before anything
+    /// that is read here is executed.
+    pub fn examine(&self, trusted: &[PathBuf]) -> Result<Exposure, RunDirError> {
+        let exposure = trust::examine(&self.root, trusted)?;
+        for name in [PLAN, JOURNAL] {
+            trust::examine_file(&self.root, name, &exposure)?;
+        }
+        Ok(exposure)
+    }
+
+    /// Whether this run belongs to the user who asks: to others it is shown, but no commands are suggested that would execute it.
+    pub fn is_ours(&self) -> bool {
+        trust::is_ours(&self.root)
+    }
+
+    /// The same directory, with gpulane's Python package taken from elsewhere.
+    #[must_use]
+    pub fn with_python(mut self, path: &Path) -> Self {
+        self.python = Some(path.into());
+        self
     }
 
     /// The directory of a run that exists.
     pub fn open(path: &Path) -> Result<Self, RunDirError> {
         let path = absolute(path)?;
         match fs::metadata(path.join(PLAN)) {
-            Ok(_) => Ok(Self { root: resolved(path).into() }),
+            Ok(_) => Ok(Self::at(resolved(path))),
             Err(error) if error.kind() == io::ErrorKind::NotFound && path.is_dir() => {
                 Err(RunDirError::NotARun { path })
             }
@@ -55,7 +93,7 @@ impl RunDir {
 
     /// Where a run would be: for showing what would run. Nothing is made or looked at.
     pub fn planned(path: &Path) -> Result<Self, RunDirError> {
-        Ok(Self { root: absolute(path)?.into() })
+        Ok(Self::at(absolute(path)?))
     }
 
     /// The run a person means: a directory, or the unique beginning of a name under `runs`.
@@ -85,7 +123,7 @@ impl RunDir {
 
     /// Every durable event.
     pub fn journal_file(&self) -> PathBuf {
-        self.root.join("journal.jsonl")
+        self.root.join(JOURNAL)
     }
 
     /// Locked while an engine works on the run.
@@ -174,7 +212,7 @@ impl RunDir {
 
     /// Where the workers of a map find gpulane's Python package.
     pub fn python_dir(&self) -> PathBuf {
-        self.root.join(".python")
+        self.python.as_ref().map_or_else(|| self.root.join(".python"), |path| path.to_path_buf())
     }
 
     fn job_path(&self, plan: &Plan, job: JobId, rest: &[&str]) -> PathBuf {
@@ -205,7 +243,7 @@ impl RunDir {
     /// The frozen plan, checked as far as its indices go: it may have been edited.
     pub fn plan(&self) -> Result<Plan, RunDirError> {
         let path = self.plan_file();
-        let text = fs::read(&path).map_err(RunDirError::io("read", &path))?;
+        let text = disk::read_plain(&path).map_err(RunDirError::io("read", &path))?;
         let plan: Plan = match serde_json::from_slice(&text) {
             Ok(plan) => plan,
             Err(error) => {
@@ -222,6 +260,10 @@ impl RunDir {
         }
         if !plan.is_consistent() {
             let reason = "its stages and jobs do not fit together".to_owned();
+            return Err(RunDirError::BadPlan { path, reason });
+        }
+        if let Some(name) = plan.wrong_name() {
+            let reason = format!("no stage or job may be called {name:?}");
             return Err(RunDirError::BadPlan { path, reason });
         }
         Ok(plan)
@@ -244,6 +286,7 @@ impl RunDir {
 }
 
 pub(crate) const PLAN: &str = "plan.json";
+const JOURNAL: &str = "journal.jsonl";
 
 #[derive(Deserialize)]
 struct Format {
@@ -267,18 +310,4 @@ fn resolved(path: PathBuf) -> PathBuf {
 
 fn absolute(path: &Path) -> Result<PathBuf, RunDirError> {
     std::path::absolute(path).map_err(RunDirError::io("find", path))
-}
-
-/// Makes the directory and its missing parents, each name durable: a journal in a directory that a power cut
-/// took away would keep nothing.
-fn make_dirs(path: &Path) -> Result<(), RunDirError> {
-    let missing = path.ancestors().take_while(|dir| !dir.exists()).count();
-    let parent = path.parent().unwrap_or(path);
-    fs::create_dir_all(parent).map_err(RunDirError::io("create", parent))?;
-    DirBuilder::new().mode(0o700).create(path).map_err(RunDirError::io("create", path))?;
-    for dir in path.ancestors().skip(1).take(missing) {
-        // A parent we may not read can still be one we may write to; then the system's own pace must do.
-        let _ = File::open(dir).and_then(|dir| dir.sync_all());
-    }
-    Ok(())
 }

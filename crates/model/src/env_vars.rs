@@ -61,6 +61,8 @@ pub const PYTORCH_CUDA_ALLOC_CONF: &str = "PYTORCH_CUDA_ALLOC_CONF";
 pub const PYTORCH_ALLOC_CONF: &str = "PYTORCH_ALLOC_CONF";
 /// The most `CuPy`'s memory pool takes, in bytes.
 pub const CUPY_GPU_MEMORY_LIMIT: &str = "CUPY_GPU_MEMORY_LIMIT";
+/// Directories in which a run may be although other users may write to them, separated by colons.
+pub const TRUST_DIR: &str = "GPULANE_TRUST_DIR";
 /// The part of a GPU's memory that JAX takes at most.
 pub const XLA_PYTHON_CLIENT_MEM_FRACTION: &str = "XLA_PYTHON_CLIENT_MEM_FRACTION";
 /// The same under its newer name. JAX refuses to start if both are set.

@@ -15,6 +15,7 @@ mod names;
 mod plan;
 mod run_end;
 mod settings;
+mod shell;
 mod state;
 mod units;
 mod workers;
@@ -30,11 +31,17 @@ pub use failure::{FailReason, Failure};
 pub use ids::{Attempt, GpuIndex, JobId, LaneId, StageId};
 pub use known::Known;
 pub use machine::{Gpu, GpuKind, MOST_PER_GPU, Machine};
-pub use map::{FeederWord, Format, MAP_COMPLETE, MapLive, MapStage, NanPolicy, START_SCRIPT, Tolerance};
+pub use map::{
+    FeederWord, Format, MAP_COMPLETE, MapLive, MapStage, NanPolicy, PACKAGE_DIR, START_SCRIPT, Tolerance,
+};
 pub use map_state::MapState;
-pub use names::{ENGINE, FEEDER, GUARDIAN};
+pub use names::{
+    ENGINE, FEEDER, GUARDIAN, LONGEST_NAME, is_allowed_in_job, is_full_job_name, is_job_name, is_plain,
+    is_stage_name,
+};
 pub use plan::{Job, PLAN_FORMAT, Plan, RunSettings, Stage};
 pub use settings::{Cpus, Foreign, Hang, HangAction, Memory, Standbys, StartGate};
+pub use shell::shell_word;
 pub use state::{Counts, JobState, JobStatus, Measured, RunState, Suspicion};
 pub use units::{Bytes, Millis, UnitError};
 pub use workers::{worker_name, workers_for};

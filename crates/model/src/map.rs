@@ -11,9 +11,12 @@ use crate::{Bytes, Decode};
 /// Why a worker was skipped that its map did not need: it counts as succeeded.
 pub const MAP_COMPLETE: &str = "the map is complete";
 
-/// What starts a map's workers and loaders, below the run directory: not `-m`, so that nothing in the working directory stands in front
+/// What starts a map's workers and loaders, below [`PACKAGE_DIR`]: not `-m`, so that nothing in the working directory stands in front
 /// of Python's own modules.
-pub const START_SCRIPT: &str = ".python/gpulane/_start.py";
+pub const START_SCRIPT: &str = "gpulane/_start.py";
+
+/// Where gpulane's Python package is, in a command: below the run directory, unless others may write there.
+pub const PACKAGE_DIR: &str = "{run}/.python";
 
 /// A stage's `map` table, or the command line of `gpulane map`.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]

@@ -5,6 +5,7 @@ use std::ops::Range;
 
 use serde::{Deserialize, Serialize};
 
+use crate::names::{is_job_name, is_stage_name};
 use crate::{
     Bytes, Config, Cpus, Foreign, Hang, JobId, MapStage, Memory, Millis, StageId, Standbys, StartGate,
 };
@@ -178,6 +179,16 @@ impl Plan {
     /// Every job's id.
     pub fn job_ids(&self) -> impl ExactSizeIterator<Item = JobId> + use<> {
         (0..u32::try_from(self.jobs.len()).unwrap_or(u32::MAX)).map(JobId)
+    }
+
+    /// The first name inside that no plan of ours has. Names become paths and stand on terminals; a `plan.json` may be anybody's.
+    pub fn wrong_name(&self) -> Option<&str> {
+        let plan =
+            Some(self.name.as_str()).filter(|name| name.contains('/') || name.chars().any(char::is_control));
+        let mut stages =
+            self.stages.iter().map(|stage| stage.name.as_str()).filter(|name| !is_stage_name(name));
+        let mut jobs = self.jobs.iter().map(|job| &*job.name).filter(|name| !is_job_name(name));
+        plan.or_else(|| stages.next()).or_else(|| jobs.next())
     }
 
     /// Whether the indices inside hold together. A `plan.json` edited by hand must not make us panic.

@@ -4,7 +4,7 @@
 use std::collections::BTreeMap;
 use std::fs::{self, File, OpenOptions};
 use std::io;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use gpulane_model::Format;
@@ -235,10 +235,13 @@ pub(crate) struct Growing {
     pub(crate) length: u64,
 }
 
+/// Results are for whoever may enter their directory; nobody else writes to them, whatever the umask.
+pub(crate) const MODE: u32 = 0o644;
+
 impl Growing {
     /// Opens or creates it, and cuts it to this length.
     pub(crate) fn open(path: PathBuf, length: u64) -> Result<Self, PartsError> {
-        let file = OpenOptions::new().write(true).create(true).truncate(false).open(&path);
+        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(MODE).open(&path);
         let file = file.map_err(PartsError::io("open", &path))?;
         let growing = Self { path, file, length };
         growing.cut()?;

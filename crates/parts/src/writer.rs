@@ -1,8 +1,9 @@
 //! Takes results and failures, and commits them in steps of which each may be the last. See the crate's docs
 //! for why every instant is safe.
 
-use std::fs::{self, File};
+use std::fs::{self, File, OpenOptions};
 use std::io::{BufWriter, Write};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use gpulane_model::Format;
@@ -11,7 +12,7 @@ use serde_json::json;
 use crate::bits::{Bits, write_ranges};
 use crate::block::Block;
 use crate::error::PartsError;
-use crate::ledger::{Growing, Line, Part};
+use crate::ledger::{Growing, Line, MODE, Part};
 use crate::pending::{Columns, Filling, Named, Rows};
 use crate::renewal::Held;
 use crate::{parquet, repair};
@@ -331,7 +332,8 @@ pub(crate) fn write_file(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>,
 ) -> Result<u64, PartsError> {
-    let file = File::create(path).map_err(PartsError::io("create", path))?;
+    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(MODE).open(path);
+    let file = file.map_err(PartsError::io("create", path))?;
     let mut out = BufWriter::with_capacity(1 << 20, file);
     let written = write(&mut out);
     let written = written.and_then(|()| out.flush()).and_then(|()| out.get_ref().sync_all());

@@ -1,7 +1,9 @@
 //! `map = { … }`: one model over many items. The same reading serves the flags of `gpulane map`. What the stage of a map may not
 //! have is said here, too; whether model and inputs are there is found out by whoever may look at the disk.
 
-use gpulane_model::{Bytes, Format, MapStage, NanPolicy, START_SCRIPT, Stage, Tolerance, template};
+use gpulane_model::{
+    Bytes, Format, MapStage, NanPolicy, PACKAGE_DIR, START_SCRIPT, Stage, Tolerance, template,
+};
 use serde_json::{Map, Value};
 use toml::de::DeValue;
 
@@ -260,8 +262,12 @@ pub(crate) fn check_stage(stage: &RawStage, problems: &mut Problems<'_>) {
 pub(crate) fn settle(stage: &mut Stage, retries: Option<u32>) {
     let Some(map) = &stage.map else { return };
     let python = map.python.as_deref().unwrap_or("python3");
-    stage.command =
-        vec![verbatim(python), format!("{{run}}/{START_SCRIPT}"), "worker".to_owned(), verbatim(&map.model)];
+    stage.command = vec![
+        verbatim(python),
+        format!("{PACKAGE_DIR}/{START_SCRIPT}"),
+        "worker".to_owned(),
+        verbatim(&map.model),
+    ];
     stage.retries = retries.unwrap_or(RETRIES);
     (stage.timeout, stage.max_failures) = (None, None);
 }

@@ -3,25 +3,14 @@
 
 use std::fmt::Write as _;
 
-use gpulane_model::Config;
+use gpulane_model::{Config, LONGEST_NAME as LONGEST, is_allowed_in_job, is_job_name, is_plain};
 use serde_json::{Map, Value};
 
 use crate::diagnostic::Span;
 use crate::problems::Problems;
 
-/// Longest name in bytes: leaves room for suffixes below the usual limit of 255.
-const LONGEST: usize = 120;
-
 /// Hex digits of the hash: even two million names that differ only in replaced characters stay distinct.
 const HASH_DIGITS: usize = 10;
-
-fn is_plain(c: char) -> bool {
-    c.is_ascii_alphanumeric() || matches!(c, '.' | '_' | '+' | '-')
-}
-
-fn is_allowed_in_job(c: char) -> bool {
-    is_plain(c) || matches!(c, '=' | ',')
-}
 
 /// The name a job has if it has none of its own: `key=value` pairs in order.
 pub(crate) fn from_config(config: &Map<String, Value>) -> String {
@@ -45,10 +34,10 @@ pub(crate) fn push_pair(name: &mut String, key: &str, value: &Value) {
 
 /// The name as it will stand on disk.
 pub(crate) fn for_job(name: &str) -> Box<str> {
-    let guarded = name.starts_with(['.', '-']);
-    if !guarded && name.len() <= LONGEST && name.chars().all(is_allowed_in_job) && !name.is_empty() {
+    if is_job_name(name) {
         return name.into();
     }
+    let guarded = name.starts_with(['.', '-']);
     let kept = LONGEST - HASH_DIGITS - 1;
     let mut safe: String =
         name.chars().take(kept).map(|c| if is_allowed_in_job(c) { c } else { '_' }).collect();

@@ -38,6 +38,18 @@ pub(crate) fn safe(text: &str) -> Cow<'_, str> {
     clean(text.as_bytes(), false)
 }
 
+/// A whole text for a terminal, line by line: of all that could move a cursor or set a title, only our own colours are left.
+pub fn terminal_text(text: &str) -> Cow<'_, str> {
+    if text.bytes().all(|byte| matches!(byte, b' '..=b'~' | b'\t' | b'\n')) {
+        return Cow::Borrowed(text);
+    }
+    let lines = text.split_inclusive('\n').map(|line| match line.strip_suffix('\n') {
+        Some(line) => clean(line.as_bytes(), true).into_owned() + "\n",
+        None => clean(line.as_bytes(), true).into_owned(),
+    });
+    Cow::Owned(lines.collect())
+}
+
 fn push(clean: &mut String, c: char) {
     match c {
         '\t' => clean.push(c),
@@ -115,6 +127,13 @@ mod tests {
             assert_eq!(clean(raw, false), plain, "{raw:?}");
             assert_eq!(clean(raw, true), colored, "{raw:?}");
         }
+    }
+
+    #[test]
+    fn a_text_keeps_its_lines_and_its_colours_and_nothing_else() {
+        let text = "\u{1b}[1;31merror\u{1b}[0m: \u{1b}]0;owned\u{7}x\u{1b}[2K\nnext \u{1b}[1A\n";
+        assert_eq!(terminal_text(text), "\u{1b}[1;31merror\u{1b}[0m: x\u{1b}[0m\nnext \n");
+        assert_eq!(terminal_text("plain\n\ttext"), "plain\n\ttext");
     }
 
     proptest! {

@@ -120,10 +120,10 @@ fn next(of: &Snapshot<'_>, job: JobId, name: &str) -> Option<(&'static str, Stri
     let (run, name) = (shell(&shown(of.dir.root())), shell(name));
     match &of.state.job(job).status {
         JobStatus::Running { .. } if of.live => Some(("follow it", format!("gpulane logs {run} {name} -f"))),
-        JobStatus::Pending | JobStatus::Running { .. } if !of.live => {
+        JobStatus::Pending | JobStatus::Running { .. } if !of.live && of.dir.is_ours() => {
             Some(("go on", format!("gpulane resume {run}")))
         }
-        JobStatus::Failed(_) | JobStatus::Skipped(_) if !of.live => {
+        JobStatus::Failed(_) | JobStatus::Skipped(_) if !of.live && of.dir.is_ours() => {
             Some(("try it again", again(of.state, &run)))
         }
         JobStatus::Succeeded { .. } | JobStatus::Failed(_)

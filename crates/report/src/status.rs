@@ -309,6 +309,8 @@ fn next(of: &Snapshot<'_>, palette: Palette) -> String {
     let to_do = of.state.counts.pending + of.state.counts.running;
     let (what, command) = match phase {
         Phase::Starting | Phase::Running | Phase::Waiting => ("watch it", format!("gpulane watch {run}")),
+        // What another user's journal advises is not for us to type.
+        _ if !of.dir.is_ours() => return String::new(),
         Phase::Failed => ("try what failed again", again(of.state, &run)),
         Phase::Succeeded => return String::new(),
         _ if phase.can_resume() => (

@@ -277,6 +277,9 @@ fn next(of: &Summed<'_>, end: &End, run: &str, lines: &mut Vec<String>) {
         tell("memory:", format!("a job held at most: {}", peaks.join(", ")));
     }
     let failed = of.state.counts.failed > 0;
+    if !of.dir.is_ours() {
+        return;
+    }
     match end {
         End::Finished if failed => tell("again:", map_words::again(of.state, run)),
         End::Finished | End::Detached => {}

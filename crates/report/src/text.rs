@@ -155,12 +155,7 @@ pub(crate) fn shown(path: &Path) -> String {
 
 /// The word, quoted for a shell if it needs to be.
 pub(crate) fn shell(word: &str) -> String {
-    let safe = |c: char| c.is_ascii_alphanumeric() || "._/=,+-:@%".contains(c);
-    if !word.is_empty() && word.chars().all(safe) {
-        word.to_owned()
-    } else {
-        format!("'{}'", word.replace('\'', r"'\''"))
-    }
+    gpulane_model::shell_word(word)
 }
 
 /// One line put together from styled pieces, never wider than its terminal.

@@ -39,6 +39,7 @@ pub(crate) fn because(of: &Snapshot<'_>, job: JobId) -> String {
 /// The reason where nobody can be asked.
 pub(crate) fn unasked(of: &Snapshot<'_>) -> String {
     match (of.live, of.core) {
+        (false, _) if !of.dir.is_ours() => "interrupted".to_owned(),
         (false, _) => {
             format!("interrupted; `gpulane resume {}` continues", shell(&shown(of.dir.root())))
         }

@@ -2,14 +2,14 @@
 //! that is rung like a bell. A file is written aside and renamed, so the engine never sees half a request. It is removed when it is
 //! taken, and answered by another file; if no engine lives, what is left is cleared before the next begins.
 
-use std::fs::DirBuilder;
-use std::io;
+use std::fs::{DirBuilder, File};
+use std::io::{self, Write};
 use std::os::fd::OwnedFd;
 use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use gpulane_journal::RunDir;
-use rustix::fs::{CWD, FileType, Mode, OFlags, mknodat, open};
+use rustix::fs::{CWD, FileType, Mode, OFlags, fchmod, mknodat, open, openat, renameat};
 use serde::{Deserialize, Serialize};
 
 /// How the name of a request ends, and that of its answer.
@@ -75,10 +75,19 @@ pub fn leave(dir: &RunDir, request: &Request) -> io::Result<Left> {
 
 /// Writes the whole file aside and gives it its name.
 fn put(directory: &Path, file: &Path, text: &[u8]) -> io::Result<()> {
-    let draft = directory.join(format!(".{}-{}", std::process::id(), unique()));
-    std::fs::write(&draft, text)?;
-    std::fs::rename(&draft, file)
+    // The run may be another user's who asked root for help: nothing there is followed, and its engine must be able to read the file.
+    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let directory = open(directory, flags, Mode::empty())?;
+    let draft = format!(".{}-{}", std::process::id(), unique());
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let aside = openat(&directory, &draft, flags, READABLE)?;
+    fchmod(&aside, READABLE)?;
+    File::from(aside).write_all(text)?;
+    Ok(renameat(&directory, &draft, &directory, file.file_name().unwrap_or_default())?)
 }
+
+/// A request says no more than which jobs, and whoever may enter the directory may read it.
+const READABLE: Mode = Mode::RUSR.union(Mode::WUSR).union(Mode::RGRP).union(Mode::ROTH);
 
 fn bell(dir: &RunDir) -> PathBuf {
     dir.control_dir().join("bell")

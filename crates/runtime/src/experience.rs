@@ -3,13 +3,16 @@
 //! be read is not known, what cannot be written is not kept, and neither is an error.
 
 use std::collections::HashMap;
-use std::fs::{self, DirBuilder, OpenOptions};
+use std::fs::{DirBuilder, File};
 use std::io::{self, Read, Write};
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::fd::OwnedFd;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use gpulane_model::{Bytes, GpuKind, Known, Machine, Plan, Stage, StageId};
+use rustix::fs::{AtFlags, FileType, Mode, OFlags, Stat, fstat, open, openat, renameat, unlinkat};
+use rustix::process::geteuid;
 use serde::{Deserialize, Serialize};
 
 /// The version of the files' shape. Another one's are ignored.
@@ -76,7 +79,7 @@ struct Page {
 impl Experience {
     /// Looks up what is known of the plan's stages on this machine.
     pub fn of(plan: &Plan, machine: &Machine) -> Self {
-        Self::kept_in(folder(|name| std::env::var_os(name).map(PathBuf::from)), plan, machine)
+        Self::kept_in(crate::cache::folder().map(|folder| folder.join("stages")), plan, machine)
     }
 
     fn kept_in(folder: Option<PathBuf>, plan: &Plan, machine: &Machine) -> Self {
@@ -121,16 +124,17 @@ impl Experience {
 
     /// Keeps what this run taught for later ones. A run that could not measure memory leaves the older peak.
     pub fn keep(&self) {
-        let Some(folder) = &self.folder else { return };
+        let Some(path) = &self.folder else { return };
         let taught: Vec<_> =
             self.subjects.iter().filter_map(|subject| Some((subject, subject.lesson()?))).collect();
-        if taught.is_empty() || DirBuilder::new().recursive(true).mode(0o700).create(folder).is_err() {
+        if taught.is_empty() || DirBuilder::new().recursive(true).mode(0o700).create(path).is_err() {
             return;
         }
+        let Some(folder) = open_folder(path) else { return };
         for (subject, lesson) in taught {
             let page = Page { format: FORMAT, identity: subject.identity.clone(), lesson };
             // A full disk, a cache that is read-only: then the next run starts without.
-            let _ = write_aside(&subject.identity.file(folder), &page);
+            let _ = write_aside(&folder, &subject.identity.file_name(), &page);
         }
     }
 }
@@ -151,8 +155,8 @@ impl Subject {
 }
 
 impl Identity {
-    fn file(&self, folder: &Path) -> PathBuf {
-        folder.join(format!("{:016x}.json", self.hash()))
+    fn file_name(&self) -> String {
+        format!("{:016x}.json", self.hash())
     }
 
     /// FNV-1a: the same in every version and on every machine, since these files outlive both. Whose file it is says
@@ -168,19 +172,17 @@ impl Identity {
 
     fn read(&self, folder: &Path) -> Option<Lesson> {
         let mut text = Vec::new();
-        let file = fs::File::open(self.file(folder)).ok()?;
-        file.take(LARGEST).read_to_end(&mut text).ok()?;
+        let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
+        let file = openat(open_folder(folder)?, self.file_name(), flags, Mode::empty()).ok()?;
+        let found = fstat(&file).ok().filter(is_ours_alone)?;
+        if FileType::from_raw_mode(found.st_mode) != FileType::RegularFile {
+            return None;
+        }
+        File::from(file).take(LARGEST).read_to_end(&mut text).ok()?;
         let page: Page = serde_json::from_slice(&text).ok()?;
         let sound = page.format == FORMAT && page.lesson.seconds.is_finite() && page.lesson.seconds >= 0.0;
         (sound && page.identity == *self).then_some(page.lesson)
     }
-}
-
-/// `$XDG_CACHE_HOME/gpulane/stages`, else below `~/.cache`.
-fn folder(variable: impl Fn(&str) -> Option<PathBuf>) -> Option<PathBuf> {
-    let cache = variable("XDG_CACHE_HOME").filter(|path| path.is_absolute());
-    let home = || variable("HOME").filter(|path| path.is_absolute()).map(|home| home.join(".cache"));
-    Some(cache.or_else(home)?.join("gpulane/stages"))
 }
 
 /// Durations on GPUs of several kinds do not mix well, but a job may run on any: the first stands for all.
@@ -199,14 +201,29 @@ fn command(stage: &Stage) -> Vec<String> {
     stage.command.iter().cloned().chain(entry).chain(map).collect()
 }
 
+/// The folder, if it is this user's alone: nothing is read from or written to one that others could fill with links.
+fn open_folder(path: &Path) -> Option<OwnedFd> {
+    let folder = open(path, OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty()).ok()?;
+    fstat(&folder).ok().filter(is_ours_alone)?;
+    Some(folder)
+}
+
+fn is_ours_alone(found: &Stat) -> bool {
+    found.st_uid == geteuid().as_raw() && found.st_mode & 0o022 == 0
+}
+
 /// Whole or not at all: another gpulane may read or write the same file now.
-fn write_aside(path: &Path, page: &Page) -> io::Result<()> {
-    let aside = path.with_extension(format!("{}.tmp", std::process::id()));
-    let mut file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(&aside)?;
-    let written = serde_json::to_vec(page).map_err(io::Error::from).and_then(|text| file.write_all(&text));
-    let kept = written.and_then(|()| fs::rename(&aside, path));
+fn write_aside(folder: &OwnedFd, name: &str, page: &Page) -> io::Result<()> {
+    let text = serde_json::to_vec(page)?;
+    let aside = format!("{name}.{}.tmp", std::process::id());
+    // Left by a process of the same number that was killed.
+    let _ = unlinkat(folder, &aside, AtFlags::empty());
+    let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let file = openat(folder, &aside, flags, Mode::RUSR | Mode::WUSR)?;
+    let written = File::from(file).write_all(&text);
+    let kept = written.and_then(|()| Ok(renameat(folder, &aside, folder, name)?));
     if kept.is_err() {
-        let _ = fs::remove_file(&aside);
+        let _ = unlinkat(folder, &aside, AtFlags::empty());
     }
     kept
 }

@@ -8,6 +8,7 @@
 //! front ──► guardian ──► engine ──► jobs …
 //! ```
 
+mod cache;
 mod ctrl_c;
 mod engine;
 mod experience;
@@ -17,6 +18,7 @@ mod guardian;
 mod leash;
 mod orders;
 mod placeholders;
+mod private;
 mod process;
 
 pub mod control;

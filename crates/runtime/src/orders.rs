@@ -34,6 +34,8 @@ pub struct StartRequest {
     pub foreign: Option<Foreign>,
     /// `--wait`, likewise.
     pub wait: Option<Millis>,
+    /// `--trust-dir`: directories that others may write to all the same.
+    pub trusted: Vec<PathBuf>,
 }
 
 /// The request with everything the other processes inherit.

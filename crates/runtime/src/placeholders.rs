@@ -4,7 +4,7 @@
 use std::path::{Path, PathBuf};
 
 use gpulane_journal::RunDir;
-use gpulane_model::{Attempt, Config, JobId, LaneId, MapStage, Plan, Stage, template};
+use gpulane_model::{Attempt, Config, JobId, LaneId, MapStage, PACKAGE_DIR, Plan, Stage, template};
 
 /// The inputs of a map with `{run}` and `{name}`, its stage's, filled in. On a command line there are no placeholders.
 pub(crate) fn map_inputs(run: &Path, stage: &Stage, map: &MapStage) -> Vec<String> {
@@ -27,6 +27,12 @@ pub(crate) fn map_inputs(run: &Path, stage: &Stage, map: &MapStage) -> Vec<Strin
 fn as_pattern(text: &str) -> String {
     let plain = |c: char| if "*?[".contains(c) { format!("[{c}]") } else { c.to_string() };
     text.chars().map(plain).collect()
+}
+
+/// A word of a command that names a file of gpulane's Python package, if it does: the package need not be in the run directory.
+pub(crate) fn in_package(dir: &RunDir, word: &str) -> Option<String> {
+    let below = word.strip_prefix(PACKAGE_DIR)?.strip_prefix('/')?;
+    Some(dir.python_dir().join(below).to_string_lossy().into_owned())
 }
 
 /// One attempt at one job.
@@ -55,7 +61,7 @@ impl Placeholders<'_> {
         if !part.contains(['{', '}']) {
             return part.to_owned();
         }
-        template::render(part, |name| self.value(name))
+        in_package(self.dir, part).unwrap_or_else(|| template::render(part, |name| self.value(name)))
     }
 
     /// The attempt's private output directory.

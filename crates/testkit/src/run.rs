@@ -93,6 +93,27 @@ impl Gpulane {
         self
     }
 
+    /// The same, with every call made by the user `uid`, who owns the workspace. `None` where that is not allowed, which has been said of
+    /// the test.
+    pub fn as_user(mut self, test: &str, uid: u32) -> Option<Self> {
+        if !rustix::process::geteuid().is_root() {
+            crate::skip(test, "only root can act as several users");
+            return None;
+        }
+        let (reuid, regid) = (format!("--reuid={uid}"), format!("--regid={uid}"));
+        self.through = ["setpriv", &reuid, &regid, "--clear-groups"].map(str::to_owned).to_vec();
+        self.binary = for_all(&self.binary);
+        std::os::unix::fs::chown(self.workspace.path(), Some(uid), Some(uid)).expect("root gives it away");
+        let home = self.workspace.path().display().to_string();
+        self.environment.push(("HOME".to_owned(), home));
+        let tried = self.command(&["--version"]).output();
+        if tried.is_ok_and(|output| output.status.success()) {
+            return Some(self);
+        }
+        crate::skip(test, "`setpriv` is missing, or may not change the user");
+        None
+    }
+
     /// The run directory all calls of [`run`](Self::run) use.
     pub fn dir(&self) -> PathBuf {
         self.workspace.path().join("r")
@@ -175,6 +196,27 @@ impl Gpulane {
             std::thread::sleep(std::time::Duration::from_millis(2));
         }
     }
+}
+
+/// The program where every user can start it: the directory it was built in may be closed to them.
+fn for_all(binary: &Path) -> PathBuf {
+    use std::os::unix::fs::MetadataExt;
+    let found = std::fs::metadata(binary).expect("the program is there");
+    let binary = &binary.canonicalize().expect("the program is there");
+    if binary.ancestors().all(|place| std::fs::metadata(place).is_ok_and(|found| found.mode() & 0o001 != 0)) {
+        return binary.clone();
+    }
+    let modified = found.modified().ok().and_then(|at| at.duration_since(std::time::UNIX_EPOCH).ok());
+    let name = format!("gpulane-test-{}-{}", found.len(), modified.unwrap_or_default().as_nanos());
+    let path = std::env::temp_dir().join(name);
+    if !path.exists() {
+        // Tests run side by side, as processes and as threads.
+        let draft = path.with_extension(format!("{}-{:?}", std::process::id(), std::thread::current().id()));
+        std::fs::copy(binary, &draft)
+            .and_then(|_| std::fs::rename(&draft, &path))
+            .expect("the program can be copied");
+    }
+    path
 }
 
 /// The events in a run directory's journal; none if there is no journal. A torn last line is left out.

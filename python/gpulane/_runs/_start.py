@@ -313,7 +313,7 @@ def _directory(run_dir: Optional[AnyPath], name: str) -> Tuple[Path, bool]:
     stamp = time.strftime("%Y%m%d-%H%M%S", time.gmtime())
     for count in range(1, 1000):
         path = Path("runs") / (f"{safe}-{stamp}" if count == 1 else f"{safe}-{stamp}-{count}")
-        path.parent.mkdir(exist_ok=True)
+        path.parent.mkdir(mode=0o755, exist_ok=True)
         with contextlib.suppress(FileExistsError):
             path.mkdir(mode=0o700)
             return path, True

@@ -32,7 +32,7 @@ pub(crate) fn cancel(args: &Cancel) -> ExitCode {
         return ExitCode::NothingToDo;
     }
     match ask(&dir, &Request::Cancel(jobs)) {
-        Ok(answer) => say_answer(&answer, &args.run),
+        Ok(answer) => say_answer(&answer, &gpulane_model::shell_word(&args.run)),
         Err(code) => code,
     }
 }

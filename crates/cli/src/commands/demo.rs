@@ -45,7 +45,7 @@ pub(crate) fn demo(args: &Demo) -> ExitCode {
         gpus,
         args.dir.display()
     ));
-    let show = Show { json: false, quiet: false, detach: false };
+    let show = Show { json: false, quiet: false, detach: false, trust: Vec::new() };
     let run_dir = fresh(&args.dir);
     let (code, dir) = start(plan.clone(), Some(&run_dir), &show, |_, _| Ok(()));
     if let Some(dir) = dir.filter(|_| code == ExitCode::Success) {
@@ -93,5 +93,8 @@ fn results(plan: &Plan, dir: &RunDir) {
     let rows: Vec<Vec<String>> = rows.into_iter().map(|(_, row)| row).collect();
     let look = Look::detect(&io::stdout());
     say::data(gpulane_report::results_table(&["model", "accuracy", "loss"], &rows, look));
-    say::progress(format!("how it went: gpulane status {}", dir.root().display()));
+    say::progress(format!(
+        "how it went: gpulane status {}",
+        gpulane_model::shell_word(&dir.root().to_string_lossy())
+    ));
 }

@@ -44,7 +44,7 @@ pub(crate) fn demo_map(args: &Demo) -> ExitCode {
         headroom: Bytes(0),
         only_show: false,
         settings: MapSettings { format: Some("jsonl".to_owned()), ..MapSettings::default() },
-        show: Show { json: false, quiet: false, detach: false },
+        show: Show { json: false, quiet: false, detach: false, trust: Vec::new() },
         sharing: Sharing::default(),
     });
     if code == ExitCode::Success {

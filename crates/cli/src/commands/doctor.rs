@@ -120,7 +120,7 @@ fn tell(answer: &Answer, args: &Doctor) -> ExitCode {
         }
         say::data(format!("{object}\n"));
     } else {
-        say::data(text(answer, args));
+        say::shown(&text(answer, args));
     }
     let bad = answer.findings.iter().any(|finding| finding.severity == Severity::Bad);
     if bad { ExitCode::SomeFailed } else { ExitCode::Success }

@@ -33,7 +33,7 @@ pub(crate) fn gpus(args: &Gpus) -> ExitCode {
     match look(&spec) {
         Ok(seen) if args.json => say::data(gpulane_report::gpus_json(&seen) + "\n"),
         Ok(seen) => {
-            say::data(gpulane_report::gpus_table(&seen, Look::detect(&io::stdout()), unix_now()));
+            say::shown(&gpulane_report::gpus_table(&seen, Look::detect(&io::stdout()), unix_now()));
         }
         Err(none) => return none.tell(args.json),
     }

@@ -1,8 +1,9 @@
 //! `gpulane map`: one model over many items, with the results in a directory that is the run's own.
 
 use std::fmt::Write;
-use std::fs::File;
+use std::fs::OpenOptions;
 use std::io;
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -68,7 +69,8 @@ pub(crate) fn resolve(args: &Map) -> Result<Plan, ExitCode> {
 fn is_free(out: &Path) -> bool {
     if out.join("plan.json").exists() {
         say::error(format!("{} holds a run already", out.display()));
-        say::hint(format!("continue it with `gpulane resume {}`, or choose another --out", out.display()));
+        let run = gpulane_model::shell_word(&out.to_string_lossy());
+        say::hint(format!("continue it with `gpulane resume {run}`, or choose another --out"));
         return false;
     }
     match std::fs::read_dir(out).map(|mut entries| entries.next().is_none()) {
@@ -99,7 +101,7 @@ pub(super) const STDIN_LIST: &str = "stdin.list";
 fn spool(map: &mut MapStage, dir: &Path) -> io::Result<()> {
     if map.input.iter().any(|input| input == STDIN) {
         let list = dir.join(STDIN_LIST);
-        let mut file = File::create(&list)?;
+        let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&list)?;
         io::copy(&mut io::stdin().lock(), &mut file)?;
         file.sync_all()?;
         for input in map.input.iter_mut().filter(|input| *input == STDIN) {

@@ -22,6 +22,14 @@ pub(crate) fn resume(args: &Resume) -> ExitCode {
     if let Err(code) = check_machine() {
         return code;
     }
+    let trusted = args.show.trusted();
+    match dir.examine(&trusted) {
+        Ok(exposure) => exposure.note().into_iter().for_each(say::note),
+        Err(error) => {
+            say::explain(&error);
+            return ExitCode::BadInput;
+        }
+    }
     let lock = match lock(&dir) {
         Ok(lock) => lock,
         Err(error) => {
@@ -61,6 +69,7 @@ pub(crate) fn resume(args: &Resume) -> ExitCode {
         lanes: args.lanes,
         foreign: args.sharing.foreign.map(Into::into),
         wait: args.sharing.wait,
+        trusted,
     };
     // Requests to the engine that is gone were not meant for this one.
     gpulane_runtime::control::clear(&dir);

@@ -1,9 +1,7 @@
 //! `gpulane run`: freeze the plan into a fresh run directory, then run what is there.
 
 use std::fmt::Write;
-use std::fs::DirBuilder;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::SystemTime;
@@ -51,6 +49,11 @@ pub(super) fn settings(gpus: &str, lanes: Option<u32>, headroom: Bytes, sharing:
 fn resolve(args: &Run) -> Result<Plan, ExitCode> {
     if args.on == Engine::Slurm {
         say::error("--on slurm is not there yet; this version runs on this machine only");
+        return Err(ExitCode::BadInput);
+    }
+    if let Some(name) = args.name.as_ref().filter(|name| !gpulane_model::is_stage_name(name)) {
+        say::error(format!("--name {name:?}: the run's directory is called so"));
+        say::hint("letters, digits and `._+-` may stand in it, and it begins with a letter or digit");
         return Err(ExitCode::BadInput);
     }
     if let Err(error) = args.gpus.parse::<gpulane_gpu::GpuSpec>() {
@@ -109,13 +112,21 @@ pub(crate) fn start(
         return (code, None);
     }
     let was_there = run_dir.is_some_and(Path::exists);
-    let dir = match create(&plan, run_dir) {
+    let trusted = show.trusted();
+    let dir = match create(&plan, run_dir, &trusted) {
         Ok(dir) => dir,
         Err(error) => {
             say::explain(&error);
             return (ExitCode::BadInput, None);
         }
     };
+    match dir.examine(&trusted) {
+        Ok(exposure) => exposure.note().into_iter().for_each(say::note),
+        Err(error) => {
+            say::explain(&error);
+            return (ExitCode::BadInput, None);
+        }
+    }
     // First the lock: whoever has it may write here, and remove what it wrote.
     let lock = match dir.lock() {
         Ok(lock) if !dir.plan_file().exists() => lock,
@@ -159,7 +170,7 @@ fn begin(dir: &RunDir, lock: &RunLock, plan: Plan, show: &Show) -> Ended {
         say::explain(&error);
         return Ended { code: ExitCode::BadInput, refused: true };
     }
-    let request = StartRequest { detached: show.detach, ..StartRequest::default() };
+    let request = StartRequest { detached: show.detach, trusted: show.trusted(), ..StartRequest::default() };
     attach(dir, lock, Arc::new(plan), request, show).unwrap_or_else(|error| {
         say::error(format!("cannot run: {error}"));
         Ended { code: ExitCode::Internal, refused: false }
@@ -167,23 +178,21 @@ fn begin(dir: &RunDir, lock: &RunLock, plan: Plan, show: &Show) -> Ended {
 }
 
 /// `--run-dir`, or a new directory under `runs/`. Two runs started in the same second get different ones.
-fn create(plan: &Plan, run_dir: Option<&Path>) -> Result<RunDir, RunDirError> {
+fn create(plan: &Plan, run_dir: Option<&Path>, trusted: &[PathBuf]) -> Result<RunDir, RunDirError> {
     if let Some(path) = run_dir {
-        return RunDir::create(path);
+        return RunDir::create_trusting(path, trusted);
     }
     let base = default_dir(plan);
     let mut path = base.clone();
     for count in 2..1000 {
-        // mkdir decides who is first; a directory that exists is somebody else's.
-        let _ = std::fs::create_dir_all(RUNS);
-        match DirBuilder::new().mode(0o700).create(&path) {
-            Err(error) if error.kind() == std::io::ErrorKind::AlreadyExists => {
-                path = PathBuf::from(format!("{}-{count}", base.display()));
-            }
-            _ => break,
+        match RunDir::create_new(&path, trusted) {
+            // mkdir decides who is first; a directory that exists is somebody else's.
+            Err(RunDirError::Io { source, .. }) if source.kind() == io::ErrorKind::AlreadyExists => {}
+            answer => return answer,
         }
+        path = PathBuf::from(format!("{}-{count}", base.display()));
     }
-    RunDir::create(&path)
+    RunDir::create_new(&path, trusted)
 }
 
 fn default_dir(plan: &Plan) -> PathBuf {

@@ -38,15 +38,15 @@ pub(crate) fn status(args: &Status) -> ExitCode {
             Ok(job) => job,
             Err(code) => return code,
         };
-        say::data(if args.json {
-            gpulane_report::job_detail_json(&snapshot, job) + "\n"
+        if args.json {
+            say::data(gpulane_report::job_detail_json(&snapshot, job) + "\n");
         } else {
-            gpulane_report::job_detail(&snapshot, job, look)
-        });
+            say::shown(&gpulane_report::job_detail(&snapshot, job, look));
+        }
     } else if args.json {
         say::data(gpulane_report::status_json(&snapshot) + "\n");
     } else {
-        say::data(gpulane_report::status(&snapshot, look, args.all));
+        say::shown(&gpulane_report::status(&snapshot, look, args.all));
     }
     ExitCode::Success
 }
@@ -70,7 +70,7 @@ fn list(json: bool, look: Look) -> ExitCode {
         say::progress(format!("no runs under {}", Path::new(RUNS).display()));
         say::hint("`gpulane demo` makes one; `gpulane status DIR` looks at a run elsewhere");
     } else {
-        say::data(gpulane_report::runs_table(&rows, look, unix_now()));
+        say::shown(&gpulane_report::runs_table(&rows, look, unix_now()));
     }
     ExitCode::Success
 }

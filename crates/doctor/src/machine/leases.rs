@@ -1,6 +1,7 @@
 //! Which GPUs are leased to runs, and who waits for one.
 
-use gpulane_gpu::{Holder, Survey, survey};
+use gpulane_gpu::{Holder, LeaseDirOwner, Survey, lease_dir_owner, survey, user_name};
+use rustix::process::geteuid;
 
 use super::sight::Sight;
 use crate::number::counted;
@@ -9,12 +10,26 @@ use crate::{Finding, proc};
 const TOPIC: &str = "leases";
 
 pub(super) fn check(_: &Sight) -> Vec<Finding> {
-    of(&survey(), |pid| proc::look(pid).is_some())
+    let me = user_name(geteuid().as_raw());
+    let mut found = of(&survey(), &me, |pid| proc::look(pid).is_some());
+    found.extend(lease_dir_owner().as_ref().and_then(owned_by_another));
+    found
 }
 
-fn of(survey: &Survey, lives: impl Fn(u32) -> bool) -> Vec<Finding> {
+/// The directory belongs to whoever came first.
+fn owned_by_another(dir: &LeaseDirOwner) -> Option<Finding> {
+    let seen = format!("leases are kept in {}, which belongs to {}", dir.path.display(), dir.user);
+    (!dir.safe).then(|| {
+        Finding::warning(TOPIC, seen)
+            .because("who owns the directory can remove other users' leases; gpulane notices, but only afterwards")
+            .then("ask the administrator for packaging/tmpfiles.d/gpulane.conf    # a directory of root's, see docs/gpus.md")
+    })
+}
+
+fn of(survey: &Survey, me: &str, lives: impl Fn(u32) -> bool) -> Vec<Finding> {
     let (living, stale): (Vec<_>, Vec<_>) = survey.leases.iter().partition(|(_, holder)| lives(holder.pid));
-    let mut found: Vec<Finding> = stale.into_iter().map(|(gpu, holder)| stale_lease(gpu, holder)).collect();
+    let mut found: Vec<Finding> =
+        stale.into_iter().map(|(gpu, holder)| stale_lease(gpu, holder, me)).collect();
     if let Some(first) = survey.waiting.first() {
         let count = survey.waiting.len();
         found.push(
@@ -42,15 +57,21 @@ fn of(survey: &Survey, lives: impl Fn(u32) -> bool) -> Vec<Finding> {
     found
 }
 
-fn stale_lease(gpu: &str, holder: &Holder) -> Finding {
+fn stale_lease(gpu: &str, holder: &Holder, me: &str) -> Finding {
     let run = holder.run.display();
-    Finding::bad(
+    let finding = Finding::bad(
         TOPIC,
         format!("{gpu} is leased to {run} of {}, whose engine (pid {}) is gone", holder.user, holder.pid),
     )
-    .because("jobs of that run still live and hold the lease, so no other run gets this GPU")
-    .then("gpulane doctor --fix")
-    .then(format!("gpulane resume {run}    # or go on with that run, which ends them first"))
+    .because("jobs of that run still live and hold the lease, so no other run gets this GPU");
+    // What another user has written there is no command for us.
+    if holder.user != me {
+        return finding;
+    }
+    let run = crate::run::shown(&holder.run);
+    finding
+        .then("gpulane doctor --fix")
+        .then(format!("gpulane resume {run}    # or go on with that run, which ends them first"))
 }
 
 #[cfg(test)]
@@ -64,9 +85,11 @@ mod tests {
     fn a_lease_whose_engine_is_gone_is_bad() {
         let holder = Holder { pid: 7, user: "ada".into(), run: "/runs/a".into(), since: Millis(0) };
         let survey = Survey { leases: vec![("GPU-0".into(), holder)], waiting: Vec::new() };
-        assert_eq!(of(&survey, |_| true)[0].severity, Severity::Fine);
-        let found = of(&survey, |_| false);
+        assert_eq!(of(&survey, "ada", |_| true)[0].severity, Severity::Fine);
+        let found = of(&survey, "ada", |_| false);
         assert_eq!(found[0].severity, Severity::Bad);
         assert!(found[0].seen.contains("/runs/a of ada"), "{found:?}");
+        assert!(found[0].next.iter().any(|next| next.starts_with("gpulane resume /runs/a")), "{found:?}");
+        assert_eq!(of(&survey, "bob", |_| false)[0].next, Vec::<String>::new(), "not bob's to go on with");
     }
 }

@@ -45,7 +45,7 @@ fn of_run(run: &Path, proof: Proof, left: &[&Leftover]) -> Finding {
         }
         Proof::RunGone => {
             let pids: Vec<String> = left.iter().map(|left| left.process.pid.to_string()).collect();
-            let seen = format!("{them} of a run whose directory is gone, {run}: {named}{more}");
+            let seen = format!("{them} of a run whose directory is gone or not yours, {run}: {named}{more}");
             Finding::warning(TOPIC, seen)
                 .because(format!(
                     "{why}; without the run's lock gpulane cannot prove that it is over, so --fix leaves them"

@@ -9,12 +9,14 @@ use std::time::{SystemTime, UNIX_EPOCH};
 
 use gpulane_model::env_vars;
 use rustix::fs::{
-    AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, RenameFlags, fchmod, flock, fstat, linkat,
-    mkdirat, openat, renameat, renameat_with, statat, unlinkat,
+    AtFlags, CWD, Dir, FileType, FlockOperation, Mode, OFlags, RenameFlags, Stat, fchmod, flock, fstat,
+    linkat, mkdirat, openat, renameat, renameat_with, statat, unlinkat,
 };
 use rustix::io::Errno;
 
-/// Where leases are if nothing else is said: the one place every user of a machine can write to.
+/// Made by root when the machine starts, where an administrator has seen to it: nobody else can remove it or what others have in it.
+const BY_ROOT: &str = "/run/gpulane/leases";
+/// Where leases are otherwise: the one place every user of a machine can write to.
 const SHARED: &str = "/tmp/gpulane-leases";
 /// Everybody may add, nobody may remove what is another's: `/tmp`'s own mode.
 const FOR_ALL: u32 = 0o1777;
@@ -31,9 +33,20 @@ pub(super) struct LeaseDir {
 
 /// Where leases are kept on this machine.
 pub(super) fn shared() -> PathBuf {
-    std::env::var_os(env_vars::LEASE_DIR)
-        .filter(|dir| !dir.is_empty())
-        .map_or_else(|| SHARED.into(), Into::into)
+    let named = std::env::var_os(env_vars::LEASE_DIR).filter(|dir| !dir.is_empty());
+    named.map_or_else(|| preferred(Path::new(BY_ROOT)).unwrap_or_else(|| SHARED.into()), Into::into)
+}
+
+/// The directory that root made, if it is there and all may use it.
+pub(super) fn preferred(path: &Path) -> Option<PathBuf> {
+    let found = statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    let queue = statat(CWD, path.join("queue"), AtFlags::SYMLINK_NOFOLLOW).ok()?;
+    let is_for_all = |found: &Stat| {
+        FileType::from_raw_mode(found.st_mode) == FileType::Directory
+            && found.st_uid == 0
+            && found.st_mode & 0o7777 == FOR_ALL
+    };
+    (is_for_all(&found) && is_for_all(&queue)).then(|| path.to_owned())
 }
 
 impl LeaseDir {
@@ -57,6 +70,15 @@ impl LeaseDir {
         Self::open(path)
     }
 
+    /// Whether its path still leads to it: whoever owns it may have removed it.
+    pub(super) fn is_current(&self) -> bool {
+        let same = |fd: &OwnedFd, path: &Path| {
+            let (opened, named) = (fstat(fd), statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW));
+            opened.is_ok_and(|opened| named.is_ok_and(|named| id(&opened) == id(&named)))
+        };
+        same(&self.files, &self.path) && same(&self.queue, &self.path.join("queue"))
+    }
+
     /// Keeps those who tidy up by age out, who pass over what is locked.
     pub(super) fn guard(&self) {
         for dir in [&self.files, &self.queue] {
@@ -75,8 +97,8 @@ impl LeaseDir {
             // Made aside, so that nobody meets it before all may read it.
             let aside = format!("{name}.{}.new", unique());
             let flags = OFlags::RDONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-            let made = openat(&self.files, &aside, flags, Mode::from_raw_mode(0o666))?;
-            let linked = fchmod(&made, Mode::from_raw_mode(0o666))
+            let made = openat(&self.files, &aside, flags, Mode::from_raw_mode(0o644))?;
+            let linked = fchmod(&made, Mode::from_raw_mode(0o644))
                 .and_then(|()| linkat(&self.files, &aside, &self.files, name, AtFlags::empty()));
             unlinkat(&self.files, &aside, AtFlags::empty())?;
             match linked {
@@ -90,8 +112,18 @@ impl LeaseDir {
     /// Whether `name` is still the file that is open as `file`.
     pub(super) fn still_there(&self, name: &str, file: &OwnedFd) -> io::Result<bool> {
         let (opened, named) = (fstat(file)?, statat(&self.files, name, AtFlags::SYMLINK_NOFOLLOW));
-        Ok(named.is_ok_and(|named| (named.st_dev, named.st_ino) == (opened.st_dev, opened.st_ino)))
+        Ok(named.is_ok_and(|named| id(&named) == id(&opened)))
     }
+}
+
+const fn id(found: &Stat) -> (u64, u64) {
+    (found.st_dev, found.st_ino)
+}
+
+/// When the file was last changed in any way, in nanoseconds of the Unix epoch. The kernel sets it, nobody else can.
+pub(super) fn changed_at(found: &Stat) -> u64 {
+    let seconds = u64::try_from(found.st_ctime).unwrap_or(0);
+    seconds.saturating_mul(1_000_000_000).saturating_add(found.st_ctime_nsec)
 }
 
 /// A new file of ours that all may read, locked and open for writing; its close wakes whoever watches. `None` if the

@@ -4,7 +4,7 @@ use std::io::{self, Write};
 use std::path::{Path, PathBuf};
 
 use gpulane_model::Millis;
-use rustix::fs::{AtFlags, unlinkat};
+use rustix::fs::{AtFlags, fstat, unlinkat};
 use serde::{Deserialize, Serialize};
 
 use super::directory::{self, LeaseDir, is_locked, is_ours, make_locked, open_file};
@@ -56,6 +56,8 @@ pub(super) struct Found {
     pub(super) holder: Holder,
     /// Its engine lives.
     pub(super) live: bool,
+    /// Whose file it is.
+    pub(super) owner: u32,
 }
 
 impl Holder {
@@ -107,8 +109,11 @@ fn all_of(dir: &LeaseDir, wanted: impl Fn(&str) -> bool) -> Vec<Found> {
 fn read(dir: &LeaseDir, name: &str) -> Option<Found> {
     let file = open_file(&dir.files, name).ok()?;
     let live = is_locked(&file);
+    let owner = fstat(&file).ok()?.st_uid;
     let note: Note = serde_json::from_str(&directory::text(file).ok()?).ok()?;
-    Some(Found { gpu: note.gpu, holder: note.holder, live })
+    // What a file says of its owner is anybody's word; the file system knows.
+    let holder = Holder { user: user_name(owner), ..note.holder };
+    Some(Found { gpu: note.gpu, holder, live, owner })
 }
 
 /// Removes what killed engines of ours have left. Other users' stay: nobody believes them.

@@ -7,11 +7,15 @@ use std::sync::Arc;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use gpulane_model::Millis;
-use rustix::fs::{AtFlags, FlockOperation, Timespec, Timestamps, UTIME_NOW, flock, futimens, unlinkat};
+use rustix::fs::{
+    AtFlags, FlockOperation, Timespec, Timestamps, UTIME_NOW, flock, fstat, futimens, unlinkat,
+};
 use rustix::io::Errno;
 
+use super::Leases;
 use super::directory::LeaseDir;
 use super::holder::{self, Holder};
+use crate::users::user_name;
 
 /// A GPU that is ours alone among all gpulanes of this machine.
 ///
@@ -24,14 +28,53 @@ pub struct Lease {
     dir: Arc<LeaseDir>,
     // Closed in this order: who wakes at the close of the note must find the lock free.
     lock: OwnedFd,
+    /// Locks whose files were removed while jobs that inherited them live.
+    removed: Vec<OwnedFd>,
     /// Absent if it could not be written, on a full disk for example; the lease holds all the same.
     note: Option<(String, File)>,
+}
+
+/// How a lease stands.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Standing {
+    /// As it was.
+    Held,
+    /// Its lock was removed; it is held by a new one.
+    Renewed {
+        /// Who owned the file that was removed.
+        owner: String,
+    },
+    /// Its lock was removed, and another run has the new one: both think that the GPU is theirs.
+    Taken {
+        /// Who, where that can be seen.
+        holder: Option<Holder>,
+    },
 }
 
 impl Lease {
     /// The GPU's UUID.
     pub fn uuid(&self) -> &str {
         &self.uuid
+    }
+
+    /// Looks whether the lock is still the one that others meet. Whoever owns its file or the directory can remove it, and a lock on a
+    /// file without a name keeps nobody away: then the one in its place is taken, if nobody else was quicker.
+    pub fn look(&mut self, me: &Leases) -> io::Result<Standing> {
+        let name = format!("{}.lock", holder::key(&self.uuid));
+        if self.dir.is_current() && self.dir.still_there(&name, &self.lock)? {
+            return Ok(Standing::Held);
+        }
+        let owner = fstat(&self.lock)?.st_uid;
+        if !self.dir.is_current() {
+            self.dir = Arc::new(LeaseDir::open_or_make(&self.dir.path)?);
+            self.dir.guard();
+        }
+        let Some(lock) = lock(&self.dir, &self.uuid)? else {
+            return Ok(Standing::Taken { holder: holder::of(&self.dir, &self.uuid) });
+        };
+        self.removed.push(std::mem::replace(&mut self.lock, lock));
+        self.note = holder::announce(&self.dir, &self.uuid, &Holder { since: now(), ..me.me.clone() }).ok();
+        Ok(Standing::Renewed { owner: user_name(owner) })
     }
 
     /// Says that it is in use: directories for temporary files are tidied up by age.
@@ -60,7 +103,7 @@ impl Drop for Lease {
 pub(super) fn take(dir: &Arc<LeaseDir>, uuid: &str, me: &Holder) -> io::Result<Option<Lease>> {
     let Some(lock) = lock(dir, uuid)? else { return Ok(None) };
     let note = holder::announce(dir, uuid, &Holder { since: now(), ..me.clone() }).ok();
-    Ok(Some(Lease { uuid: uuid.to_owned(), dir: Arc::clone(dir), lock, note }))
+    Ok(Some(Lease { uuid: uuid.to_owned(), dir: Arc::clone(dir), lock, removed: Vec::new(), note }))
 }
 
 fn lock(dir: &LeaseDir, uuid: &str) -> io::Result<Option<OwnedFd>> {

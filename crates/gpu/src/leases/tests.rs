@@ -103,7 +103,8 @@ fn who_began_first_goes_first() {
     first.stop_wanting();
     drop(second);
     drop(taken(&mut third, "GPU-1"));
-    assert_eq!(fs::read_dir(shared.path().join("queue")).unwrap().count(), 0);
+    let tickets = directory::names(&third.dir.queue);
+    assert!(!tickets.iter().any(|name| name.ends_with(".ticket")), "{tickets:?}");
 }
 
 #[test]
@@ -191,7 +192,7 @@ fn all_users_can_share_whatever_the_umask() {
     rustix::process::umask(umask);
     let mode = |name: &str| fs::metadata(shared.path().join(name)).unwrap().mode() & 0o7777;
     assert_eq!((mode(""), mode("queue")), (0o1777, 0o1777));
-    assert_eq!(mode("GPU-1.lock"), 0o666);
+    assert_eq!(mode("GPU-1.lock"), 0o644);
     assert_eq!(mode(&format!("GPU-1.{}.holder", std::process::id())), 0o644);
     drop(lease);
     let left: Vec<_> = directory::names(&run.dir.files);
@@ -251,6 +252,113 @@ fn odd_uuids_stay_in_the_directory() {
     let lease = taken(&mut run, "MIG-GPU-1/../../x");
     assert_eq!(survey_of(&shared.path()).leases[0].0, lease.uuid());
     assert!(directory::names(&run.dir.files).contains(&"MIG-GPU-1_______x.lock".to_owned()));
+}
+
+/// A ticket that another process would hold, as anybody could write one.
+fn forged(shared: &Shared, name: &str, user: &str) -> fs::File {
+    let path = shared.path().join("queue").join(name);
+    let text = format!(r#"{{"pid":7,"user":"{user}","run":"/r","gpus":["GPU-1"],"since":1}}"#);
+    fs::write(&path, text).unwrap();
+    let file = fs::File::open(&path).unwrap();
+    rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+    file
+}
+
+#[test]
+fn a_waiter_that_does_not_answer_is_passed_over_and_keeps_its_place() {
+    let shared = Shared::new();
+    let (mut stopped, mut second, mut third) =
+        (shared.run("stopped"), shared.run("second"), shared.run("third"));
+    stopped.want(&gpus(&["GPU-1"])).unwrap();
+    second.want(&gpus(&["GPU-1"])).unwrap();
+    (second.patience, third.patience) = (Duration::from_mins(1), Duration::from_millis(30));
+    let turn = |run: &mut Leases| matches!(run.try_take("GPU-1").unwrap(), Take::Taken(_));
+    assert!(!turn(&mut third), "at first sight all count");
+    let begun = std::time::Instant::now();
+    while !turn(&mut third) {
+        assert!(begun.elapsed() < Duration::from_secs(30), "it waits for one that will never answer");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(!turn(&mut second), "who is more patient still waits");
+    assert!(!third.older_waits_for("GPU-1"), "nothing is given back for it either");
+    // It is awake again: it has the place it had.
+    while third.older_for("GPU-1") == 0 {
+        stopped.want(&gpus(&["GPU-1"])).unwrap();
+        assert!(begun.elapsed() < Duration::from_secs(30));
+    }
+    assert!(!turn(&mut third));
+    assert!(turn(&mut stopped));
+}
+
+#[test]
+fn nobody_gets_ahead_by_claiming_to_have_come_earlier() {
+    let shared = Shared::new();
+    let mut run = shared.run("run");
+    // The kernel's clock for files runs in steps.
+    let probe = shared.root.path().join("probe");
+    let stamp = || {
+        fs::write(&probe, "").unwrap();
+        directory::changed_at(&rustix::fs::stat(&probe).unwrap())
+    };
+    while stamp() <= run.place.start {
+        std::thread::yield_now();
+    }
+    let _forged = forged(&shared, "00000000000000000001-7-1.ticket", "ada");
+    drop(taken(&mut run, "GPU-1"));
+    let mut later = shared.run("later");
+    assert!(
+        matches!(later.try_take("GPU-1").unwrap(), Take::NotYourTurn { before: 1 }),
+        "it did come before this one"
+    );
+}
+
+#[test]
+fn whose_a_ticket_is_the_file_system_says() {
+    let shared = Shared::new();
+    let _run = shared.run("run");
+    let _forged = forged(&shared, "00000000000000000001-7-1.ticket", "ada");
+    let seen = survey_of(&shared.path());
+    assert_eq!(seen.waiting[0].user, crate::user_name(rustix::process::geteuid().as_raw()));
+}
+
+#[test]
+fn a_lease_whose_lock_was_removed_is_taken_again() {
+    let shared = Shared::new();
+    let (mut first, mut second) = (shared.run("first"), shared.run("second"));
+    let mut lease = taken(&mut first, "GPU-1");
+    assert_eq!(lease.look(&first).unwrap(), Standing::Held);
+    fs::remove_file(shared.path().join("GPU-1.lock")).unwrap();
+    assert!(matches!(lease.look(&first).unwrap(), Standing::Renewed { .. }));
+    assert_eq!(lease.look(&first).unwrap(), Standing::Held);
+    assert!(is_busy(&mut second, "GPU-1"));
+    // The whole directory.
+    fs::remove_dir_all(shared.path()).unwrap();
+    assert!(matches!(lease.look(&first).unwrap(), Standing::Renewed { .. }));
+    assert!(is_busy(&mut second, "GPU-1"), "the second run goes on in the new directory");
+    // Another was quicker.
+    fs::remove_file(shared.path().join("GPU-1.lock")).unwrap();
+    let other = taken(&mut second, "GPU-1");
+    assert!(matches!(lease.look(&first).unwrap(), Standing::Taken { holder: Some(_) }));
+    drop(other);
+    assert!(matches!(lease.look(&first).unwrap(), Standing::Renewed { .. }));
+}
+
+#[test]
+fn a_directory_made_by_root_for_all_is_preferred() {
+    let root = tempfile::tempdir().unwrap();
+    let dir = root.path().join("leases");
+    assert_eq!(directory::preferred(&dir), None);
+    fs::create_dir_all(dir.join("queue")).unwrap();
+    let modes = |mode| {
+        for dir in [&dir, &dir.join("queue")] {
+            fs::set_permissions(dir, fs::Permissions::from_mode(mode)).unwrap();
+        }
+    };
+    modes(0o1777);
+    let is_root = rustix::process::geteuid().is_root();
+    assert_eq!(directory::preferred(&dir).is_some(), is_root, "whoever else made it could remove it");
+    modes(0o777);
+    assert_eq!(directory::preferred(&dir), None);
 }
 
 #[derive(Clone, Debug)]

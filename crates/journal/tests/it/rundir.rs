@@ -166,3 +166,28 @@ fn a_plan_of_a_hundred_thousand_jobs_is_frozen_and_read() {
     println!("freeze {frozen:?}, read {:?}", start.elapsed());
     assert_eq!(read, plan);
 }
+
+#[test]
+fn a_path_is_walked_as_the_kernel_would() {
+    use std::os::unix::fs::symlink;
+    let temp = tempfile::tempdir().unwrap();
+    let root = temp.path().canonicalize().unwrap();
+    fs::create_dir_all(root.join("a/b")).unwrap();
+    symlink("b/../b", root.join("a/relative")).unwrap();
+    symlink(root.join("a/relative"), root.join("absolute")).unwrap();
+    symlink("loop", root.join("loop")).unwrap();
+    for (path, real) in [
+        ("absolute/x", "a/b/x"),
+        ("a/relative/../y", "a/y"),
+        ("a/./b/../b/z", "a/b/z"),
+        ("new/../other", "other"),
+        ("a/deep/er", "a/deep/er"),
+    ] {
+        let dir = RunDir::create(&root.join(path)).unwrap();
+        assert_eq!(dir.root(), root.join(real), "{path}");
+        assert!(root.join(real).is_dir());
+    }
+    assert!(!root.join("new").exists());
+    assert!(RunDir::create(&root.join("loop/x")).is_err());
+    assert!(RunDir::create_new(&root.join("absolute"), &[]).is_err(), "there already, though empty");
+}

@@ -23,6 +23,7 @@ use crate::process::descriptors::{adopt, keep_to_ourselves};
 use crate::process::inherited::raise_descriptor_limit;
 use crate::process::signals::Signals;
 use crate::process::subreaper::become_subreaper;
+use crate::process::tree;
 
 /// How long memory that nobody is seen to hold may take to come back before it is taken for somebody's.
 const GHOST_PATIENCE: Duration = Duration::from_secs(10);
@@ -151,13 +152,13 @@ fn prepare(orders: &Orders, link: Link) -> Result<Prepared, (Refusal, Link)> {
         raise_descriptor_limit();
         let dir = RunDir::open(&orders.dir).map_err(|error| Refusal::run_dir(&error))?;
         let place = Place::of(&dir, &lock).map_err(Refusal::internal)?;
+        let exposure = dir.examine(&orders.request.trusted).map_err(|error| Refusal::run_dir(&error))?;
         let plan = Arc::new(dir.plan().map_err(|error| Refusal::run_dir(&error))?);
         enter(Path::new(&plan.run.cwd))?;
         let foreign = orders.request.foreign.unwrap_or(plan.run.foreign);
         let wait = orders.request.wait.or(plan.run.wait);
         let machine = find_machine(&plan, &orders.request, &link)?;
-        // Inside a job of another run, its GPUs are ours already.
-        let shared = machine.kind == GpuKind::Nvml && std::env::var_os(env_vars::RUN).is_none();
+        let shared = machine.kind == GpuKind::Nvml && !is_inside_another(&machine);
         let leases = shared.then(|| open_leases(&dir)).transpose()?;
         if shared && foreign == Foreign::Avoid && wait.is_none() {
             refuse_if_all_taken(&machine)?;
@@ -165,9 +166,14 @@ fn prepare(orders: &Orders, link: Link) -> Result<Prepared, (Refusal, Link)> {
         if dir.journal_file().exists() {
             recovery::end_leftovers(&dir);
         }
-        if plan.stages.iter().any(|stage| stage.map.is_some() || stage.entry.is_some()) {
-            worker_kit::unpack(&dir).map_err(Refusal::internal)?;
-        }
+        let dir = if plan.stages.iter().any(|stage| stage.map.is_some() || stage.entry.is_some()) {
+            worker_kit::unpack(dir, &exposure).map_err(|missing| match missing {
+                worker_kit::Missing::Unsafe(error) => Refusal::run_dir(&error),
+                worker_kit::Missing::Io(error) => Refusal::internal(error),
+            })?
+        } else {
+            dir
+        };
         let obstacle = Obstacle::default();
         let voice = commit_voice(durable, &link, &obstacle);
         let (journal, past) = open_journal(&dir, &plan, &orders.request, voice, &link)?;
@@ -256,6 +262,18 @@ fn find_machine(plan: &Plan, request: &StartRequest, link: &Link) -> Result<Mach
 /// Whether jobs would share a GPU as processes of their own.
 fn shares_without_mps(plan: &Plan) -> bool {
     plan.stages.iter().any(|stage| stage.gpus > 0 && stage.memory != Memory::Exclusive && !stage.mps)
+}
+
+/// Whether we are in a job of another run that has leased these GPUs: then they are ours already. The variable alone proves nothing, it
+/// may be left from a shell or a run that is gone; that an engine above us holds the leases does.
+fn is_inside_another(machine: &Machine) -> bool {
+    if std::env::var_os(env_vars::RUN).is_none() {
+        return false;
+    }
+    let above = tree::Table::read().ancestors_of(rustix::process::getpid());
+    let above: Vec<u32> = above.iter().map(|pid| pid.as_raw_nonzero().get().unsigned_abs()).collect();
+    let uuids: Vec<String> = machine.gpus.iter().map(|gpu| gpu.uuid.clone()).collect();
+    gpulane_gpu::are_leased_to(&uuids, &above)
 }
 
 fn open_leases(dir: &RunDir) -> Result<Leases, Refusal> {

@@ -17,7 +17,7 @@ use super::caps;
 use super::torch::{self, Surroundings, Version};
 use super::worker_kit;
 use crate::orders::Orders;
-use crate::placeholders::Placeholders;
+use crate::placeholders::{Placeholders, in_package};
 use crate::process::image::{CStrings, find_program};
 
 /// One start, as the core decided it.
@@ -284,11 +284,12 @@ impl Fit<'_> {
 
 /// Fills in placeholders that stand for the same whichever job it is; others are not there where there are standbys.
 pub(super) fn fill_shared(dir: &RunDir, stage: &Stage, text: &str) -> String {
-    template::render(text, |name| match name {
+    let value = |name: &str| match name {
         "run" => Some(dir.root().to_string_lossy().into_owned()),
         "gpus" => Some(stage.gpus.to_string()),
         _ => None,
-    })
+    };
+    in_package(dir, text).unwrap_or_else(|| template::render(text, value))
 }
 
 #[cfg(test)]

@@ -2,11 +2,11 @@
 //! judged here, because only here it is known how often that happened.
 
 use std::collections::HashMap;
-use std::fs::OpenOptions;
+use std::fs::{DirBuilder, OpenOptions};
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -107,6 +107,7 @@ impl Feeders {
         let Some(map) = self.maps.get_mut(&stage) else { return Err(io::ErrorKind::NotFound.into()) };
         let orders = FeederOrders {
             dir: self.dir.root().to_owned(),
+            python: self.dir.python_dir(),
             stage,
             announced: map.announced,
             failed_again: map.again,
@@ -286,7 +287,7 @@ fn by_whom(exit: ProcessExit, pid: Pid) -> Option<String> {
 }
 
 fn open_log(dir: &std::path::Path) -> io::Result<OwnedFd> {
-    std::fs::create_dir_all(dir)?;
+    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
     let path: PathBuf = dir.join("feeder.log");
     Ok(OpenOptions::new().create(true).append(true).mode(0o600).open(path)?.into())
 }

@@ -3,8 +3,10 @@
 
 use std::collections::HashMap;
 use std::ffi::{CString, OsString};
+use std::fs::DirBuilder;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
+use std::os::unix::fs::DirBuilderExt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
@@ -205,7 +207,7 @@ impl Launchpad {
     fn open_stage(&self, id: StageId) -> io::Result<StagePad> {
         let stage = self.plan.stage(id);
         let path = self.dir.root().join("jobs").join(&stage.name);
-        std::fs::create_dir_all(&path)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
         let directory = Arc::new(open(&path, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?);
         let environment = StageEnvironment::new(&self.dir, stage, &self.inherited);
         let fixed = stage.command.first().filter(|word| !word.contains(['{', '}']));

@@ -61,6 +61,14 @@ impl Reactor<'_> {
         self.look_after_gpus();
     }
 
+    /// The locks of our leases are looked after.
+    pub(super) fn look_after_leases(&mut self) {
+        if let Some(gpus) = &mut self.sharing.gpus {
+            let news = gpus.look_after_leases();
+            self.on_gpu_news(news);
+        }
+    }
+
     /// Another run may have given a GPU back.
     pub(super) fn on_leases_changed(&mut self) {
         self.tell_useful();

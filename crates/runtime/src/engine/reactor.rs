@@ -261,9 +261,7 @@ impl<'a> Reactor<'a> {
             }
             Alarm::Sweep => {
                 self.roster.sweep();
-                if let Some(gpus) = &self.sharing.gpus {
-                    gpus.keep_leases_fresh();
-                }
+                self.look_after_leases();
                 if self.vigils.has_fallen_silent() {
                     self.prepared.link.note(
                         "nobody watches over the jobs: reading about them does not come back (a disk or /proc hangs); \

@@ -1,12 +1,14 @@
 //! What the workers of a map, and jobs with an entry, need beside what every job gets: gpulane's own Python package, carried by this program and put into
-//! the run directory, and the way to their feeder.
+//! the run directory, or into the user's cache where others may write to that; and the way to their feeder.
 
 use std::collections::BTreeSet;
 use std::ffi::OsString;
-use std::io;
+use std::fs::{DirBuilder, OpenOptions};
+use std::io::{self, Write};
+use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
-use gpulane_journal::RunDir;
+use gpulane_journal::{Exposure, RunDir, RunDirError};
 use gpulane_model::{Stage, env_vars};
 
 /// The package's files by their path below the directory Python looks in.
@@ -22,15 +24,47 @@ pub(super) fn sets(stage: &Stage, name: &str) -> bool {
         || [env_vars::FEED, env_vars::GRACE].contains(&name) && stage.map.is_some()
 }
 
-/// Puts the package into the run directory. A file that is right is left alone: a worker may be reading it.
-pub(super) fn unpack(dir: &RunDir) -> io::Result<()> {
+/// Why the package is not there.
+pub(super) enum Missing {
+    /// Others could change it wherever it may stand.
+    Unsafe(RunDirError),
+    /// It cannot be written.
+    Io(io::Error),
+}
+
+/// Puts the package where nobody else can change it; gives the run with the place in it. A file that is right is left alone: a
+/// worker may be reading it.
+pub(super) fn unpack(dir: RunDir, exposure: &Exposure) -> Result<RunDir, Missing> {
+    let dir = if exposure.is_private() { dir } else { dir.with_python(&cached().map_err(Missing::Unsafe)?) };
     let root = dir.python_dir();
     for (name, text) in PACKAGE {
         write(&root.join(name), text).map_err(|error| {
-            io::Error::new(error.kind(), format!("cannot write {}: {error}", root.join(name).display()))
+            let text = format!("cannot write {}: {error}", root.join(name).display());
+            Missing::Io(io::Error::new(error.kind(), text))
         })?;
     }
-    Ok(())
+    Ok(dir)
+}
+
+/// A directory in the user's cache for this very package: it is called by its hash, and what is in it is compared byte by byte.
+fn cached() -> Result<PathBuf, RunDirError> {
+    let Some(cache) = crate::cache::folder() else {
+        let (verb, path) =
+            ("find a cache for gpulane's Python code below", PathBuf::from("$XDG_CACHE_HOME and $HOME"));
+        let source = io::Error::new(io::ErrorKind::NotFound, "neither is set to an absolute path");
+        return Err(RunDirError::Io { verb, path, source });
+    };
+    // The last name is that of the run directory: whoever reads a traceback knows it.
+    gpulane_journal::private_directory(&cache.join(format!("kit-{:016x}/.python", hash())))
+}
+
+/// FNV-1a over names and texts.
+fn hash() -> u64 {
+    let bytes =
+        PACKAGE.iter().flat_map(|(name, text)| name.bytes().chain([0]).chain(text.bytes()).chain([0]));
+    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
+        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
+    })
 }
 
 fn write(path: &Path, text: &str) -> io::Result<()> {
@@ -38,15 +72,17 @@ fn write(path: &Path, text: &str) -> io::Result<()> {
         return Ok(());
     }
     if let Some(parent) = path.parent() {
-        std::fs::create_dir_all(parent)?;
+        DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
     }
-    let draft = draft(path);
-    std::fs::write(&draft, text)?;
-    std::fs::rename(&draft, path)
-}
-
-fn draft(path: &Path) -> PathBuf {
-    path.with_extension("py.tmp")
+    // Several engines may write to the cache at once.
+    let draft = path.with_extension(format!("{}.tmp", std::process::id()));
+    let _ = std::fs::remove_file(&draft);
+    let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&draft)?;
+    let written = file.write_all(text.as_bytes()).and_then(|()| std::fs::rename(&draft, path));
+    if written.is_err() {
+        let _ = std::fs::remove_file(&draft);
+    }
+    written
 }
 
 /// Removes the package again, file by file; what else has come to be there stays.
@@ -56,7 +92,6 @@ pub(super) fn remove(dir: &RunDir) {
     for (name, _) in PACKAGE {
         let file = root.join(name);
         let _ = std::fs::remove_file(&file);
-        let _ = std::fs::remove_file(draft(&file));
         folders.extend(file.ancestors().skip(1).take_while(|above| *above != root).map(Path::to_owned));
     }
     // The deepest first; each goes only if it is empty.
@@ -102,11 +137,12 @@ mod tests {
     fn the_package_is_put_where_a_worker_looks_for_it() {
         let root = tempfile::tempdir().unwrap();
         let dir = RunDir::planned(root.path()).unwrap();
-        unpack(&dir).unwrap();
+        let unpack = || unpack(dir.clone(), &Exposure::default()).ok().unwrap();
+        unpack();
         assert!(dir.python_dir().join("gpulane/__init__.py").exists());
         let file = dir.python_dir().join("gpulane/__init__.py");
         std::fs::write(&file, "broken").unwrap();
-        unpack(&dir).unwrap();
+        unpack();
         assert!(std::fs::read_to_string(&file).unwrap().contains("def "), "set right again");
     }
 
@@ -114,13 +150,13 @@ mod tests {
     fn of_what_is_there_only_the_package_is_removed() {
         let root = tempfile::tempdir().unwrap();
         let dir = RunDir::planned(root.path()).unwrap();
-        unpack(&dir).unwrap();
+        unpack(dir.clone(), &Exposure::default()).ok().unwrap();
         let theirs = dir.python_dir().join("gpulane/notes.txt");
         std::fs::write(&theirs, "mine").unwrap();
         remove(&dir);
         assert!(theirs.exists() && !dir.python_dir().join("gpulane/__init__.py").exists());
         std::fs::remove_file(&theirs).unwrap();
-        unpack(&dir).unwrap();
+        unpack(dir.clone(), &Exposure::default()).ok().unwrap();
         remove(&dir);
         assert!(!dir.python_dir().exists());
     }

@@ -1,6 +1,7 @@
 //! A run learns, the next one knows.
 
-use std::os::unix::fs::PermissionsExt;
+use std::fs;
+use std::os::unix::fs::{PermissionsExt, symlink};
 
 use gpulane_model::{Gpu, RunSettings};
 
@@ -161,7 +162,7 @@ fn nowhere_to_keep_it_is_no_error() {
 #[test]
 fn the_cache_is_where_the_user_wants_it() {
     let place = |cache: &str, home: &str| {
-        folder(|name| {
+        crate::cache::folder_by(|name| {
             let value = if name == "HOME" { home } else { cache };
             (!value.is_empty()).then(|| PathBuf::from(value))
         })
@@ -170,4 +171,30 @@ fn the_cache_is_where_the_user_wants_it() {
     assert_eq!(place("relative", "/h"), Some("/h/.cache/gpulane/stages".into()));
     assert_eq!(place("", "/h"), Some("/h/.cache/gpulane/stages".into()));
     assert_eq!(place("", ""), None);
+}
+
+#[test]
+fn links_are_not_followed_and_folders_of_others_not_used() {
+    let root = tempfile::tempdir().unwrap();
+    let plan = plan("/work", &["python train.py"]);
+    run(root.path(), &plan, &h200(), &[(10.0, Some(5))]);
+    let page = pages(root.path()).remove(0);
+    // A link in the place of what is read.
+    let moved = root.path().join("moved.json");
+    fs::rename(&page, &moved).unwrap();
+    symlink(&moved, &page).unwrap();
+    assert_eq!(experience(root.path(), &plan, &h200()).known(), [Known::default()]);
+    // Links in the place of what is written: replaced, and nothing behind them is touched.
+    let aside = page.with_extension(format!("json.{}.tmp", std::process::id()));
+    let precious = root.path().join("precious");
+    fs::write(&precious, "mine").unwrap();
+    symlink(&precious, &aside).unwrap();
+    run(root.path(), &plan, &h200(), &[(20.0, Some(6))]);
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "mine");
+    assert!(fs::symlink_metadata(&page).unwrap().is_file());
+    assert_eq!(experience(root.path(), &plan, &h200()).known(), [known(20.0, Some(6))]);
+    // A folder that others may fill.
+    let folder = root.path().join("gpulane/stages");
+    fs::set_permissions(&folder, fs::Permissions::from_mode(0o777)).unwrap();
+    assert_eq!(experience(root.path(), &plan, &h200()).known(), [Known::default()]);
 }

@@ -1,7 +1,9 @@
 //! Before anything is loaded: the list of items frozen or found again, the parts repaired; and if this is no longer the same map, no more
 //! than that.
 
+use std::fs::DirBuilder;
 use std::io;
+use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use gpulane_items::{ItemList, Opened, Refused, Wanted};
@@ -22,6 +24,8 @@ pub(crate) struct Task {
     pub(crate) map: MapStage,
     /// The run directory.
     pub(crate) run: PathBuf,
+    /// Where gpulane's Python package is.
+    pub(crate) package: PathBuf,
     /// Where its parts stand: in the run directory itself for a lone map.
     pub(crate) dir: PathBuf,
     /// Where relative paths begin.
@@ -38,7 +42,7 @@ impl Task {
 
     /// What a Python process of this map needs in its environment, beyond what is inherited.
     pub(crate) fn python_environment(&self) -> Vec<(String, String)> {
-        let mut path = self.run.join(".python").display().to_string();
+        let mut path = self.package.display().to_string();
         let inherited =
             self.stage.env.get("PYTHONPATH").cloned().or_else(|| std::env::var("PYTHONPATH").ok());
         if let Some(inherited) = inherited.filter(|text| !text.is_empty()) {
@@ -80,7 +84,11 @@ pub(crate) fn ask(orders: &FeederOrders) -> Result<Asked, String> {
         .ok_or("the plan has no such map; plan.json was changed by hand")?;
     map.input = map_inputs(run.root(), &stage, &map);
     let dir = run.map_dir(&stage);
-    std::fs::create_dir_all(&dir).map_err(|error| format!("cannot make {}: {error}", dir.display()))?;
+    DirBuilder::new()
+        .recursive(true)
+        .mode(0o700)
+        .create(&dir)
+        .map_err(|error| format!("cannot make {}: {error}", dir.display()))?;
     Ok(Asked { stage, map, base: PathBuf::from(&plan.run.cwd), dir })
 }
 
@@ -129,7 +137,11 @@ pub(crate) fn begin(asked: Asked, orders: &FeederOrders, telling: &Telling) -> R
         Writer::open(&dir, map.format, orders.accept_changes).map_err(|error| error.to_string())?;
     tell_missed(&dir, orders.announced, telling)?;
     telling.say(&FeederWord::Opened { items: list.len(), settled: settled.rows + settled.failures });
-    Ok(Begun { task: Task { stage, map, run: orders.dir.clone(), dir, base, list }, writer, settled })
+    Ok(Begun {
+        task: Task { stage, map, run: orders.dir.clone(), package: orders.python.clone(), dir, base, list },
+        writer,
+        settled,
+    })
 }
 
 fn reading(dir: &Path, error: &io::Error) -> String {

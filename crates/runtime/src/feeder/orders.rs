@@ -17,6 +17,8 @@ const VARIABLE: &str = "GPULANE_ORDERS_FEED";
 pub(crate) struct FeederOrders {
     /// The run directory, absolute.
     pub(crate) dir: PathBuf,
+    /// Where gpulane's Python package is.
+    pub(crate) python: PathBuf,
     /// The map's stage in the frozen plan.
     pub(crate) stage: StageId,
     /// How many commits the journal knows of: those after them are told again.

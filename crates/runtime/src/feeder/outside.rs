@@ -87,7 +87,7 @@ impl LoaderPool {
         Self {
             model: task.map.model.clone(),
             python: task.python(),
-            start: task.run.join(START_SCRIPT),
+            start: task.package.join(START_SCRIPT),
             dir: task.dir.clone(),
             base: task.base.clone(),
             stage: task.stage.name.clone(),

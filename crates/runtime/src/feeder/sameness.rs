@@ -91,7 +91,7 @@ pub(super) fn keep_model(map: &MapStage, base: &Path, dir: &Path) -> Result<(), 
 /// Durably: after a power cut, a map whose model has changed must not go on as if it had not.
 fn write_whole(dir: &Path, made: &Made) -> io::Result<()> {
     let draft = dir.join(".map.json");
-    let mut file = File::create(&draft)?;
+    let mut file = crate::private::create(&draft)?;
     file.write_all(&serde_json::to_vec(made)?)?;
     file.sync_all()?;
     std::fs::rename(&draft, dir.join(KEPT))?;

@@ -22,12 +22,12 @@ use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gpulane_core::Input;
-use gpulane_gpu::Leases;
+use gpulane_gpu::{Leases, Standing as LeaseStanding};
 use gpulane_journal::RunDir;
 use gpulane_model::{Attempt, Bytes, Foreign, GpuIndex, JobId, Machine};
 
 use ledger::{Finding, Idle};
-use standing::Standing;
+use standing::{Standing, leased_by};
 use watch::{Ask, Watch, Word};
 
 pub(super) use pulses::{Pulse, Pulses};
@@ -77,6 +77,8 @@ pub(super) struct Gpus {
     followed: HashMap<JobId, Attempt>,
     /// GPUs that wait for their memory.
     held: BTreeSet<usize>,
+    /// GPUs whose lease was removed, and that another run has leased since.
+    not_alone: BTreeSet<usize>,
     /// Since when something is expected of the watch.
     expecting: Option<Instant>,
     /// The watch does not answer.
@@ -105,6 +107,7 @@ impl Gpus {
             leaving: HashMap::new(),
             followed: HashMap::new(),
             held: BTreeSet::new(),
+            not_alone: BTreeSet::new(),
             expecting: None,
             blind: false,
         };
@@ -128,6 +131,7 @@ impl Gpus {
 
     /// The core does not need this GPU any more.
     pub(super) fn release(&mut self, gpu: GpuIndex) {
+        self.not_alone.remove(&gpu.index());
         self.standing.release(gpu.index());
     }
 
@@ -178,9 +182,32 @@ impl Gpus {
         self.leaving.contains_key(&job)
     }
 
-    /// Leases held for long must not look forgotten to whoever tidies up their directory.
-    pub(super) fn keep_leases_fresh(&self) {
+    /// Leases held for long must not look forgotten to whoever tidies up their directory; and whoever removes their locks is answered.
+    pub(super) fn look_after_leases(&mut self) -> Vec<News> {
         self.standing.keep_fresh();
+        let mut news = Vec::new();
+        for (gpu, standing) in self.standing.look_after_leases() {
+            if let LeaseStanding::Taken { holder } = standing {
+                if self.not_alone.insert(gpu) {
+                    let who = holder.as_ref().map_or_else(|| "leased by another run".to_owned(), leased_by);
+                    let because =
+                        format!("somebody removed its lease, and it is {who} now; no more jobs start there");
+                    news.push(News::Note(format!("GPU {gpu}: {because}")));
+                    let (gpu, bytes) = (GpuIndex::at(gpu), Bytes(0));
+                    news.push(News::Tell(Input::GpuHeld { gpu, pids: Vec::new(), bytes, because }));
+                }
+                continue;
+            }
+            if let LeaseStanding::Renewed { owner } = standing {
+                let text =
+                    format!("GPU {gpu}: somebody removed its lease, a file of {owner}; it is leased anew");
+                news.push(News::Note(text));
+            }
+            if self.not_alone.remove(&gpu) {
+                news.push(News::Tell(Input::GpuClear { gpu: GpuIndex::at(gpu) }));
+            }
+        }
+        news
     }
 
     /// Readable when another run may have given something back.

@@ -3,7 +3,7 @@
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, RawFd};
 use std::time::{Duration, Instant};
 
-use gpulane_gpu::{Lease, Leases, Take};
+use gpulane_gpu::{Holder, Lease, Leases, Standing as LeaseStanding, Take};
 use gpulane_model::{Bytes, Machine};
 
 /// After strangers were seen on a GPU, it is looked at again this much later.
@@ -88,12 +88,7 @@ impl Standing {
                     missing -= 1;
                 }
                 Ok(Take::Busy { holder: Some(holder) }) => {
-                    *why = Some(format!(
-                        "leased by {}'s run {} (pid {})",
-                        holder.user,
-                        holder.run.display(),
-                        holder.pid
-                    ));
+                    *why = Some(leased_by(&holder));
                 }
                 Ok(Take::Busy { holder: None }) => *why = Some("leased by another run".to_owned()),
                 Ok(Take::NotYourTurn { before }) => {
@@ -209,6 +204,19 @@ impl Standing {
         self.places.iter().any(|place| matches!(place, Place::Asked { .. }))
     }
 
+    /// Looks after the locks of what is leased: which GPUs have another by now, and which are no longer ours alone.
+    pub(super) fn look_after_leases(&mut self) -> Vec<(usize, LeaseStanding)> {
+        let Some(leases) = &self.leases else { return Vec::new() };
+        let mut found = Vec::new();
+        for (gpu, place) in self.places.iter_mut().enumerate() {
+            if let Place::Asked { lease } | Place::Ours { lease: Some(lease), .. } = place {
+                // A lock that cannot be looked at is held as long as nothing else is known.
+                found.extend(lease.look(leases).ok().map(|standing| (gpu, standing)));
+            }
+        }
+        found
+    }
+
     pub(super) fn keep_fresh(&self) {
         for place in &self.places {
             if let Place::Asked { lease } | Place::Ours { lease: Some(lease), .. } = place {
@@ -238,4 +246,9 @@ impl Standing {
             leases.clear_changes();
         }
     }
+}
+
+/// Who has it, for a person.
+pub(super) fn leased_by(holder: &Holder) -> String {
+    format!("leased by {}'s run {} (pid {})", holder.user, holder.run.display(), holder.pid)
 }
