@@ -249,12 +249,14 @@ fn nobody_gets_ahead_by_claiming_to_have_come_earlier() {
     let second = gpulane.spawn(&["run", "--run-dir", "second", "--", "true"]);
     wait_for_waiters(&gpulane, 1);
     // As old as can be, of a process that lives and shows so: what anybody can write.
-    let ticket = nvml.lease_dir().join("queue/00000000000000000001-7-1.ticket");
+    let queue = nvml.lease_dir().join("queue");
     let text =
         serde_json::json!({"pid": 7, "user": "ada", "run": "/r", "gpus": [FakeNvml::uuid(0)], "since": 1});
-    std::fs::write(&ticket, text.to_string()).unwrap();
-    let file = std::fs::File::options().write(true).open(&ticket).unwrap();
+    // Locked before it has its name: whoever meets one that is not removes it.
+    std::fs::write(queue.join("aside"), text.to_string()).unwrap();
+    let file = std::fs::File::options().write(true).open(queue.join("aside")).unwrap();
     rustix::fs::flock(&file, rustix::fs::FlockOperation::NonBlockingLockExclusive).unwrap();
+    std::fs::rename(queue.join("aside"), queue.join("00000000000000000001-7-1.ticket")).unwrap();
     let shown: Value = serde_json::from_str(&gpulane.call(&["gpus", "--json"]).stdout).unwrap();
     let users: Vec<&Value> =
         shown[0]["waiting"].as_array().unwrap().iter().map(|waiter| &waiter["user"]).collect();
