@@ -127,7 +127,7 @@ fn many_threads_append_and_each_one_keeps_its_order() {
                 for index in 0..500 {
                     journal.append(
                         Millis(1),
-                        Event::ProcessesLeft { job: format!("{thread}"), count: index, who: vec![] },
+                        Event::ProcessesLeft { job: format!("s/{thread}"), count: index, who: vec![] },
                     );
                     if index % 100 == 0 {
                         assert!(journal.flush(SOON));
@@ -143,7 +143,7 @@ fn many_threads_append_and_each_one_keeps_its_order() {
         let record = decode(line).unwrap();
         assert_eq!(record.seq, seq);
         if let Event::ProcessesLeft { job, count, .. } = record.event {
-            let thread: usize = job.parse().unwrap();
+            let thread: usize = job["s/".len()..].parse().unwrap();
             assert_eq!(count, next[thread]);
             next[thread] += 1;
         }
