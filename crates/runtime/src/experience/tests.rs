@@ -167,9 +167,9 @@ fn the_cache_is_where_the_user_wants_it() {
             (!value.is_empty()).then(|| PathBuf::from(value))
         })
     };
-    assert_eq!(place("/c", "/h"), Some("/c/gpulane/stages".into()));
-    assert_eq!(place("relative", "/h"), Some("/h/.cache/gpulane/stages".into()));
-    assert_eq!(place("", "/h"), Some("/h/.cache/gpulane/stages".into()));
+    assert_eq!(place("/c", "/h"), Some("/c/gpulane".into()));
+    assert_eq!(place("relative", "/h"), Some("/h/.cache/gpulane".into()));
+    assert_eq!(place("", "/h"), Some("/h/.cache/gpulane".into()));
     assert_eq!(place("", ""), None);
 }
 
