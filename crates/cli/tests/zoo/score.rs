@@ -149,9 +149,9 @@ impl Score {
         if killed {
             self.faults.push(format!("{} was killed though it lived:{}", animal.name, sight.story(animal)));
         }
-        // An animal that speaks or is quick proves nothing.
-        let slow =
-            success.is_none_or(|event| event["seconds"].as_f64().unwrap_or(0.0) > 2.0 * f64::from(LIMIT_S));
+        // An animal that speaks or is quick proves nothing. Its time counts from when the engine noted its start, which is late
+        // where many start at once on a busy machine.
+        let slow = success.is_none_or(|event| event["seconds"].as_f64().unwrap_or(0.0) > f64::from(LIMIT_S));
         let silent = killed || sight.file(animal, "stdout.log") == "alive\n";
         if !(slow && silent) {
             self.faults.push(format!("{} was not silent for long:{}", animal.name, sight.story(animal)));
