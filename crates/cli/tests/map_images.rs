@@ -205,7 +205,8 @@ fn good_pictures_beside_damaged_ones_are_as_if_alone() {
 fn images_that_take_more_memory_than_there_is_are_named_and_the_others_go_on() {
     let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
     // 13,300 × 13,300 pixels of one colour, lossless: sides, then five codes that take no bit.
-    let sides: u32 = 13_299 | 13_299 << 14;
+    let side: u32 = 13_300 - 1;
+    let sides = side | side << 14;
     let data = [&[0x2f], sides.to_le_bytes().as_slice(), &[0x88, 0x88, 0x08]].concat();
     let mut file = [b"RIFF\x1e\0\0\0WEBPVP8L\x08\0\0\0".as_slice(), &data].concat();
     file.resize(38, 0);
