@@ -26,7 +26,10 @@ ROOT = Path(__file__).resolve().parents[2]
 
 def main() -> int:
     options = parse()
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(143))
+    # Handlers, not what was inherited: started in the background, with SIGINT ignored, gpulane would ignore it, too.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT):
+        signal.signal(number, lambda number, _: sys.exit(128 + number))
     base = Path(tempfile.mkdtemp(prefix="gpulane-torture-", dir=options.folder)).resolve()
     base.chmod(0o755)
     binary = options.binary.resolve()
@@ -159,7 +162,7 @@ class Campaign:
 
     def clean_up(self) -> None:
         """Ends and removes everything but the folders of violations."""
-        proc.end_all(f"t{self.shared.seed}r")
+        proc.end_all(f"{self.shared.base.name}-r")
         disks.forget_all()
         kept = {outcome.folder for outcome in self.outcomes if outcome.folder}
         for path in self.shared.base.iterdir():

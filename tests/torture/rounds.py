@@ -69,7 +69,8 @@ class Round:
         self.happened = Happened()
         self.outcome = Outcome(number)
         self.folder = options.base / f"round-{number}"
-        self.tag = f"t{options.seed}r{number}u{uuid.uuid4().hex[:8]}"
+        # The folder's name is this campaign's own: another one, with the same seed, must not end its processes.
+        self.tag = f"{options.base.name}-r{number}-{uuid.uuid4().hex[:8]}"
         self.struck: list[str] = []
         self.boot = 0
 
