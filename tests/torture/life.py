@@ -210,7 +210,8 @@ class Life:
 
     def beside(self, arguments: list[str], codes: set[int], wish: dict[str, Any] | None = None) -> None:
         """Another call beside this one; it must end by itself, with one of these codes."""
-        self._beside.append((self.program.start(arguments, wish), codes))
+        same = {"user": self.wish["user"]} if "user" in self.wish else None
+        self._beside.append((self.program.start(arguments, wish or same), codes))
 
     def finish_beside(self) -> None:
         """Waits for the calls beside this one."""

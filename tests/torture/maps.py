@@ -68,8 +68,9 @@ def images(dice: random.Random) -> tuple[list[Item], dict[str, bytes]]:
         else:
             level, quantum = dice.randrange(-60, 60), dice.choice([8, 16])
             made.append(("jpg", pictures.jpeg(level, quantum, side), "row", 128 + level * quantum // 8))
+    good = [data for _, data, _, _ in made]
     for _ in range(dice.choice([1, 3, 6])):
-        _, whole, _, _ = dice.choice(made)
+        whole = dice.choice(good)
         kind = dice.choice(["flip", "flip", "flip", "no tables", "no codes", "empty", "noise"])
         if kind == "no tables":
             bad, fate = pictures.jpeg(dice.randrange(1, 60), 8, 16, tables=False), "failed"

@@ -101,6 +101,8 @@ def look(binary: Path, options: argparse.Namespace, minutes: float) -> str | Non
     kept = re.search(r"kept: +(\S+)", done.stdout)
     if kept:
         shutil.rmtree(Path(kept[1]).parent, ignore_errors=True)
+    # All of it, so that a person can see whether it is the bug that was found.
+    print("\n".join(line[:400] for line in done.stdout[first.start() :].split("\nfaults injected")[0].splitlines()))
     what = re.search(r"^  \* ([^:]+)", done.stdout, re.MULTILINE)
     return f"after {first[2]} s (round {first[1]}, {time.monotonic() - began:.0f} s in all): {what[1] if what else '?'}"
 

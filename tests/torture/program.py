@@ -123,4 +123,6 @@ class Program:
             stdout=subprocess.PIPE,
             stderr=errors,
             bufsize=0,
+            # A group of its own: the kernel hangs up a whole group that is orphaned while one of it is stopped.
+            process_group=0,
         )
