@@ -77,7 +77,8 @@ class Round:
     def compose(self) -> tuple[Story, list[Fault]]:
         """The story and its faults: the first fault goes through all kinds in turn, others come by chance."""
         usable = [kind for kind in self.options.kinds if kind.needs <= self.options.have | faults.STORIES]
-        order = list(usable)
+        # Nothing else shows what was not synced, so power cuts have three turns.
+        order = usable + [kind for kind in usable if "image" in kind.needs] * 2
         random.Random(self.options.seed).shuffle(order)
         first = order[self.number % len(order)]
         story = maps.make(self.dice, self.options.pictures) if self.wants_map(first) else plans.make(self.dice)

@@ -67,7 +67,7 @@ def failing_syncs(life: Life, fault: Fault) -> bool:
     life.happened.slowed = life.happened.refused = True
     life.control.sync_errno = errno.EIO if fault.roll < 0.5 else errno.ENOSPC
     life.control.write()
-    if not life.journal.seen:
+    if len(life.journal.seen) == life.lines_before:
         life.call.excused |= {2, 70}
     life.later(0.2 + 1.5 * fault.roll, lambda: mend(life))
     life.say(f"syncs fail with {errno.errorcode[life.control.sync_errno]}")
