@@ -8,7 +8,7 @@ from typing import Any, Callable, Iterable, List, Mapping
 
 __all__ = ["MAP", "RESUME", "RUN", "STAGE", "check_known", "nearest"]
 
-RUN = ("headroom", "foreign", "on")
+RUN = ("headroom", "foreign", "on", "trust_dir")
 """Of a run as a whole."""
 STAGE = (
     "after",
@@ -49,6 +49,7 @@ MAP = (
     "ring",
     "start_gate",
     "threads",
+    "trust_dir",
     "workers",
 )
 RESUME = (
@@ -62,6 +63,7 @@ RESUME = (
     "ring",
     "salvage",
     "threads",
+    "trust_dir",
     "workers",
 )
 

@@ -100,7 +100,7 @@ def run(
 
     `gpus`: `"all"`, `"0,2"`, `[0, 2]`, `"none"`, `"sim:8x24GiB"`. `run_dir`: a new directory, by default under `runs/`.
     `wait_for="30m"`: give up if no GPU comes free in this time. `dry_run=True` prints the jobs there would be, starts
-    nothing and returns None. `headroom` and `foreign` as on the command line.
+    nothing and returns None. `headroom`, `foreign` and `trust_dir` as on the command line.
 
     It is shown while it runs, in a notebook as a card, and returned when it has ended, whatever became of its jobs: see
     `Run.ok`, `Run.check()`, `Run.results()`. With `wait=False` it is returned when it has begun; it then ends with this
