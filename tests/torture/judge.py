@@ -45,6 +45,15 @@ class Fate:
     pid: int = 0
 
 
+def check_announced(verdict: Verdict, happened: Happened, events: list[journal.Event]) -> None:
+    """What was announced is in the journal, under its number."""
+    if happened.doubt:
+        return
+    there = {event["seq"]: (event["event"], event.get("job")) for event in events}
+    lost = {seq: said for seq, said in happened.records.items() if there.get(seq) != said}
+    verdict.check("no announced record is lost", not lost, f"announced and not in the journal: {lost}")
+
+
 class Judge:
     """Judges a plan's run that has come to its end."""
 
@@ -58,6 +67,7 @@ class Judge:
         """Everything, one after the other."""
         reading = journal.read(self.run / "journal.jsonl")
         self.verdict.check("the journal is whole", not reading.faults, "; ".join(reading.faults))
+        check_announced(self.verdict, self.happened, reading.events)
         for event in reading.events:
             self.fold(event)
         for job in self.story.jobs():

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from . import journal
-from .judge import Verdict
+from .judge import Verdict, check_announced
 from .story import Happened, Story
 
 
@@ -24,6 +24,7 @@ class MapJudge:
         """Everything, one after the other."""
         reading = journal.read(self.run / "journal.jsonl")
         self.verdict.check("the journal is whole", not reading.faults, "; ".join(reading.faults))
+        check_announced(self.verdict, self.happened, reading.events)
         rows = self.read_lines(sorted(self.run.glob("part-*.jsonl")))
         failed = self.read_lines([self.run / "failed.jsonl"])
         self.judge_items(rows, failed)

@@ -134,6 +134,8 @@ class Life:
     def hear(self) -> None:
         """Takes in what `--json` announces, with the token each announced output bears."""
         for event in self.call.hear():
+            if "seq" in event:
+                self.happened.records[event["seq"]] = (event["event"], event.get("job"))
             if event.get("event") == "job_succeeded":
                 self.happened.announced.setdefault(event["job"], token_of(self.run, event["job"]))
             if event.get("event") == "batch_committed" and event.get("part"):

@@ -111,6 +111,8 @@ class Happened:
     cancelled: set[str] = field(default_factory=set)
     # Successes announced by `--json`, with the token that their output bore then.
     announced: dict[str, str | None] = field(default_factory=dict)
+    # What `--json` announced, by number: event and job.
+    records: dict[int, tuple[str, str | None]] = field(default_factory=dict)
     # Parts of a map announced as committed, with what was in them then.
     parts: dict[str, bytes] = field(default_factory=dict)
     # The journal was damaged: numbers of tries may be lost with it.
