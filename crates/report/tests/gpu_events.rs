@@ -106,8 +106,7 @@ fn gpus_in_trouble_are_named_while_it_lasts() {
     assert!(err.take().contains(" · 2 GPUs not usable\n"));
 
     let state = scene.state();
-    let snapshot =
-        Snapshot { dir: &scene.dir, plan: &scene.plan, state: &state, live: true, core: None, now: at(20) };
+    let snapshot = scene.snapshot(&state, at(20));
     let text = scene.masked(&status(&snapshot, Look::PLAIN, false));
     let head = "RUN\n! gpu 0 is not used any more: Xid 79; reboot\n! gpu 1 is put aside: pid 77";
     assert!(text.contains(head), "{text}");
@@ -163,14 +162,7 @@ fn the_memory_of_jobs_stands_in_every_list() {
     fails(&mut scene, 2000, "b", 1, true);
     fails(&mut scene, 3000, "c", 1, false);
     let state = scene.state();
-    let snapshot = Snapshot {
-        dir: &scene.dir,
-        plan: &scene.plan,
-        state: &state,
-        live: false,
-        core: None,
-        now: at(5000),
-    };
+    let snapshot = Snapshot { live: false, ..scene.snapshot(&state, at(5000)) };
     let text = status(&snapshot, Look::PLAIN, true);
     assert!(
         text.contains("GPU memory of a job\n  train  900 MiB at most  2 GiB reserved for each\n"),

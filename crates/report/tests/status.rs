@@ -29,14 +29,7 @@ fn a_live_run_says_what_runs_and_why_the_rest_waits() {
     let scene = half_way();
     let state = scene.state();
     let core = Core::observe(Arc::clone(&scene.plan), state.machine.clone().unwrap(), &state);
-    let snapshot = Snapshot {
-        dir: &scene.dir,
-        plan: &scene.plan,
-        state: &state,
-        live: true,
-        core: Some(&core),
-        now: at(65_000),
-    };
+    let snapshot = Snapshot { core: Some(&core), ..scene.snapshot(&state, at(65_000)) };
     let expected = "\
 ablation: running for 1m 05s on 2 simulated GPUs
 RUN
@@ -67,14 +60,7 @@ fn a_run_without_engine_says_how_to_go_on() {
     let mut scene = half_way();
     scene.event(6000, Event::RunInterrupted { because: "Ctrl-C".into(), exit_code: None });
     let state = scene.state();
-    let snapshot = Snapshot {
-        dir: &scene.dir,
-        plan: &scene.plan,
-        state: &state,
-        live: false,
-        core: None,
-        now: at(65_000),
-    };
+    let snapshot = Snapshot { live: false, ..scene.snapshot(&state, at(65_000)) };
     let text = scene.masked(&status(&snapshot, Look::PLAIN, false));
     assert!(
         text.starts_with("ablation: interrupted after 6.0 s, 59 s ago, on 2 simulated GPUs\nRUN\n! Ctrl-C\n"),
@@ -107,8 +93,7 @@ fn long_lists_are_cut_unless_all_is_wanted() {
         scene.job_failed(0, &format!("many/{name}"), 0, 1, 0.0);
     }
     let state = scene.state();
-    let snapshot =
-        Snapshot { dir: &scene.dir, plan: &scene.plan, state: &state, live: false, core: None, now: at(0) };
+    let snapshot = Snapshot { live: false, ..scene.snapshot(&state, at(0)) };
     let text = status(&snapshot, Look::PLAIN, false);
     assert!(text.contains("… and 80 more: add --all\n"), "{text}");
     assert!(text.lines().count() < 40);
@@ -119,14 +104,7 @@ fn long_lists_are_cut_unless_all_is_wanted() {
 fn status_as_json_has_names_and_numbers() {
     let scene = half_way();
     let state = scene.state();
-    let snapshot = Snapshot {
-        dir: &scene.dir,
-        plan: &scene.plan,
-        state: &state,
-        live: true,
-        core: None,
-        now: at(65_000),
-    };
+    let snapshot = scene.snapshot(&state, at(65_000));
     let value: serde_json::Value = serde_json::from_str(&status_json(&snapshot)).unwrap();
     assert_eq!(value["state"], "running");
     assert_eq!(value["started"], "2023-11-14T22:13:20.000Z");
@@ -149,8 +127,7 @@ fn all_lists_every_job() {
     let state = scene.state();
     let core = Core::observe(Arc::clone(&scene.plan), state.machine.clone().unwrap(), &state);
     let now = at(65_000);
-    let snapshot =
-        Snapshot { dir: &scene.dir, plan: &scene.plan, state: &state, live: true, core: Some(&core), now };
+    let snapshot = Snapshot { core: Some(&core), ..scene.snapshot(&state, now) };
     let text = scene.masked(&status(&snapshot, Look::PLAIN, true));
     let expected = "
   job           state        took  tries  why
@@ -184,8 +161,7 @@ fn one_job_in_full() {
     let scene = motley();
     let state = scene.state();
     let now = at(65_000);
-    let snapshot =
-        Snapshot { dir: &scene.dir, plan: &scene.plan, state: &state, live: false, core: None, now };
+    let snapshot = Snapshot { live: false, ..scene.snapshot(&state, now) };
     let detail = |job: &str| scene.masked(&job_detail(&snapshot, scene.id(job), Look::PLAIN));
     let expected = "\
 train/lr=0.2: failed after 5.0 s
@@ -218,8 +194,7 @@ fn a_hundred_thousand_jobs_are_no_trouble() {
     let state = scene.state();
     let core = Core::observe(Arc::clone(&scene.plan), state.machine.clone().unwrap(), &state);
     let now = at(0);
-    let snapshot =
-        Snapshot { dir: &scene.dir, plan: &scene.plan, state: &state, live: true, core: Some(&core), now };
+    let snapshot = Snapshot { core: Some(&core), ..scene.snapshot(&state, now) };
     let begun = std::time::Instant::now();
     let value: serde_json::Value = serde_json::from_str(&status_json(&snapshot)).unwrap();
     assert_eq!(value["jobs"].as_array().unwrap().len(), 100_000);
@@ -236,8 +211,7 @@ fn the_list_and_the_run_agree_on_how_long_it_took() {
     );
     let state = scene.state();
     let now = at(65_000);
-    let snapshot =
-        Snapshot { dir: &scene.dir, plan: &scene.plan, state: &state, live: true, core: None, now };
+    let snapshot = scene.snapshot(&state, now);
     let text = status(&snapshot, Look::PLAIN, false);
     assert!(text.starts_with("ablation: running for 1m 05s (5.0 s since it was resumed) on 2"), "{text}");
     let rows = [RunRow { name: "r".into(), known: Ok(RunFacts::of(&state, true)) }];
@@ -349,8 +323,7 @@ fn after_a_jump_of_the_clock_a_date_is_said_and_no_hours() {
     scene.event(6000, Event::RunInterrupted { because: "Ctrl-C".into(), exit_code: None });
     let state = scene.state();
     let told = |now: Millis| {
-        let snapshot =
-            Snapshot { dir: &scene.dir, plan: &scene.plan, state: &state, live: false, core: None, now };
+        let snapshot = Snapshot { live: false, ..scene.snapshot(&state, now) };
         let row = RunRow { name: "night".into(), known: Ok(RunFacts::of(&state, false)) };
         status(&snapshot, Look::PLAIN, false) + &runs_table(&[row], Look::PLAIN, now)
     };
@@ -367,14 +340,7 @@ fn a_run_across_a_jump_of_the_clock_has_lasted_nobody_knows_how_long() {
     const YEARS: u64 = 30 * 365 * 24 * 3_600_000;
     let scene = half_way();
     let state = scene.state();
-    let snapshot = Snapshot {
-        dir: &scene.dir,
-        plan: &scene.plan,
-        state: &state,
-        live: true,
-        core: None,
-        now: at(YEARS),
-    };
+    let snapshot = scene.snapshot(&state, at(YEARS));
     let row = RunRow { name: "night".into(), known: Ok(RunFacts::of(&state, true)) };
     let told = status(&snapshot, Look::PLAIN, false) + &runs_table(&[row], Look::PLAIN, at(YEARS));
     assert!(told.contains("running for unknown time (the clock was changed)"), "{told}");

@@ -188,8 +188,7 @@ fn a_quiet_job_is_not_called_stuck() {
     };
     let detail = |scene: &Scene| {
         let state = scene.state();
-        let (dir, plan) = (&scene.dir, &*scene.plan);
-        let live = Snapshot { dir, plan, state: &state, live: true, core: None, now: at(15_000) };
+        let live = scene.snapshot(&state, at(15_000));
         job_detail(&live, scene.id("train/a"), Look { size: Size::Fixed(120, 24), ..Look::PLAIN })
     };
     scene.event(12_000, suspected(false, quiet.clone()));

@@ -16,7 +16,7 @@ use gpulane_model::{
     Attempt, Bytes, Config, Event, Failure, Gpu, GpuKind, Job, JobId, LaneId, Machine, Millis, Plan,
     ProcessExit, Record, RunSettings, RunState, Stage, StageId,
 };
-use gpulane_report::{Live, Look, Mode};
+use gpulane_report::{Live, Look, Mode, Snapshot};
 
 /// When every scene begins.
 pub const START: u64 = 1_700_000_000_000;
@@ -103,6 +103,11 @@ impl Scene {
         let dir = RunDir::create(&root.path().join("run")).unwrap();
         dir.freeze(&plan).unwrap();
         Self { dir, plan: Arc::new(plan), seq: 0, root }
+    }
+
+    /// The run as a view gets it at `now`: it lives, and nobody asked its engine.
+    pub fn snapshot<'a>(&'a self, state: &'a RunState, now: Millis) -> Snapshot<'a> {
+        Snapshot { dir: &self.dir, plan: &self.plan, state, live: true, core: None, now }
     }
 
     /// Writes an event, `at` milliseconds after the start.
