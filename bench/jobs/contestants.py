@@ -251,20 +251,35 @@ def gpulane_binary() -> Path:
     return Path(os.environ.get("GPULANE_BIN") or REPO / "target" / "release" / "gpulane").absolute()
 
 
-def _install_gpulane() -> str:
-    binary = gpulane_binary()
-    if not os.access(binary, os.X_OK):
-        raise Absent("not built: cargo build --release -p gpulane, or set GPULANE_BIN")
-    shown = subprocess.run([str(binary), "--version"], capture_output=True, text=True)
-    if shown.returncode != 0:
-        raise Absent(f"`gpulane --version` exits with {shown.returncode}")
-    return shown.stdout.split()[-1] if shown.stdout.split() else ""
+def _install_gpulane(binary: Path) -> Callable[[], str]:
+    def install() -> str:
+        if not os.access(binary, os.X_OK):
+            raise Absent(f"{binary} is not built: cargo build --release -p gpulane, or set GPULANE_BIN")
+        shown = subprocess.run([str(binary), "--version"], capture_output=True, text=True)
+        if shown.returncode != 0:
+            raise Absent(f"`gpulane --version` exits with {shown.returncode}")
+        return shown.stdout.split()[-1] if shown.stdout.split() else ""
+
+    return install
 
 
-def _time_gpulane(command: Sequence[str], count: int, folder: Path) -> float:
-    argv = [str(gpulane_binary()), "run", "--gpus", "none", "--lanes", str(AT_ONCE), "--quiet"]
-    argv += ["--run-dir", str(folder / "run"), "-s", f"i=range({count})", "--", *command]
-    return execute(argv, folder)[0]
+def _time_gpulane(binary: Path) -> Callable[[Sequence[str], int, Path], float]:
+    def run(command: Sequence[str], count: int, folder: Path) -> float:
+        argv = [str(binary), "run", "--gpus", "none", "--lanes", str(AT_ONCE), "--quiet"]
+        argv += ["--run-dir", str(folder / "run"), "-s", f"i=range({count})", "--", *command]
+        return execute(argv, folder)[0]
+
+    return run
+
+
+def _earlier_gpulane() -> list[Contestant]:
+    """An earlier gpulane beside this one, to see whether anything got slower; `GPULANE_BEFORE` names its program."""
+    binary = os.environ.get("GPULANE_BEFORE")
+    if not binary:
+        return []
+    path = Path(binary).absolute()
+    note = "the program that GPULANE_BEFORE names"
+    return [Contestant("gpulane-before", "gpulane before", note, _install_gpulane(path), _time_gpulane(path))]
 
 
 # pueue --------------------------------------------------------------------------------------------------------
@@ -356,15 +371,17 @@ def all_contestants() -> list[Contestant]:
     """In the order of the table. `bare` is first: the others are measured against it."""
     service = "service already up; timed from submit to the last end"
     memory = Path("/dev/shm/gpulane-bench")
+    gpulane = gpulane_binary()
     return [
         Contestant("bare", "bare posix_spawn loop", "no logs, no journal, nothing", _install_bare, _time_bare),
         Contestant(
             "gpulane",
             "gpulane",
             "two log files, config, private output folder, environment and journal per job",
-            _install_gpulane,
-            _time_gpulane,
+            _install_gpulane(gpulane),
+            _time_gpulane(gpulane),
         ),
+        *_earlier_gpulane(),
         Contestant("xargs", "xargs -P2", "no logs", _install_xargs, _time_xargs),
         Contestant("threads", "Python threads + subprocess", "no logs", _install_threads, _time_threads),
         Contestant(
@@ -399,8 +416,8 @@ def all_contestants() -> list[Contestant]:
             "gpulane-tmpfs",
             "gpulane, run directory in memory",
             "the same with the run directory on tmpfs",
-            _install_gpulane,
-            _time_gpulane,
+            _install_gpulane(gpulane),
+            _time_gpulane(gpulane),
             folder_root=memory,
             aside=True,
         ),
