@@ -49,6 +49,8 @@ UNSAFE_ROOMS = (
     "crates/runtime/src/process.rs",
     "crates/fake-nvml/src/raw.rs",
 )
+# Make directories that are not in a run's.
+OUTSIDE_RUNS = {"crates/runtime/src/experience.rs"}
 NAMELESS = {"utils", "util", "common", "helpers", "misc", "imp"}
 
 Breach = tuple[str, int, str]
@@ -134,6 +136,13 @@ def check_powers(path: str, code: str) -> Iterator[Breach]:
             yield path, number, "only the cli prints; write to the writer you were given"
         if re.search(r"\bdbg!", line):
             yield path, number, "dbg! left behind"
+        if (
+            parts[1] in {"runtime", "journal", "parts", "feed"}
+            and path not in OUTSIDE_RUNS
+            and parts[-1] not in {"tests.rs", "sample.rs"}
+            and re.search(r"\bcreate_dir_all\b|\brecursive\(true\)", line)
+        ):
+            yield path, number, "would make a run directory again that was moved away; use RunDir::make_dir or mkdirat"
 
 
 def check_line() -> Iterator[Breach]:

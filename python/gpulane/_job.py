@@ -67,8 +67,14 @@ def out() -> Path:
     """
     _needs_a_job("out")
     folder = Path(os.environ.get("GPULANE_OUT") or _argument("--out") or "out")
+    # Of a run nothing above it is made: where the run directory was moved away, output at its old place would be lost.
+    alone = "GPULANE_RUN" not in os.environ
     try:
-        folder.mkdir(parents=True, exist_ok=True)
+        folder.mkdir(parents=alone, exist_ok=True)
+    except FileNotFoundError as error:
+        raise OSError(
+            error.errno, "the run directory was moved away or removed while this job ran", str(folder)
+        ) from None
     except (FileExistsError, NotADirectoryError) as error:
         raise OSError(error.errno, "a file stands where the folder for output should be", str(folder)) from None
     return folder

@@ -283,6 +283,13 @@ class Out(InATemporaryFolder):
         self.assertEqual(gpulane.out(), self.folder / "a" / "out")
         self.assertTrue(gpulane.out().is_dir())
 
+    def test_a_run_directory_that_was_moved_is_not_made_again(self) -> None:
+        run = self.folder / "run"
+        with mock.patch.dict(os.environ, GPULANE_RUN=str(run), GPULANE_OUT=str(run / "jobs/s/main/attempt-1/out")):
+            with self.assertRaisesRegex(FileNotFoundError, "moved away or removed"):
+                gpulane.out()
+        self.assertFalse(run.exists())
+
     def test_without_a_gpulane_it_is_made_here(self) -> None:
         with self.inside(self.folder):
             self.assertEqual(gpulane.out(), Path("out"))

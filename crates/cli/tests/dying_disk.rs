@@ -113,6 +113,68 @@ fn a_renamed_run_directory_holds_the_run_until_it_is_back() {
     }
 }
 
+/// The same with a stage of its own for the second job, whose directory is made when that starts.
+const TWO_STAGES: &str = r#"
+[[stage]]
+name = "s"
+command = ["sh", "-c", "echo 1 >> WORK/starts; while [ ! -e WORK/go-1 ]; do sleep 0.01; done"]
+[[stage]]
+name = "t"
+after = ["s"]
+command = ["sh", "-c", "echo 2 >> WORK/starts; echo 2 > $GPULANE_OUT/n"]
+"#;
+
+fn quiet_run(gpulane: &Gpulane, plan: &str) -> Quiet {
+    let work = gpulane.workspace.path();
+    gpulane.workspace.file("plan.toml", &plan.replace("WORK", work.to_str().unwrap()));
+    let args = ["run", "plan.toml", "--gpus", "none", "--run-dir", "r", "-q"];
+    Quiet::spawn(gpulane, gpulane.command(&args))
+}
+
+#[test]
+fn a_run_directory_that_was_just_moved_is_not_made_again_by_the_next_start() {
+    let gpulane = Gpulane::new(BINARY);
+    let away = gpulane.workspace.path().join("away");
+    let run = quiet_run(&gpulane, TWO_STAGES);
+    std::fs::rename(gpulane.dir(), &away).unwrap();
+    // Before the next look at the directory, most of the time.
+    go(&gpulane, 1);
+    run.wait_until_it_says("was renamed or moved");
+    wait_until("starts to be held", || {
+        std::fs::read_to_string(away.join("journal.jsonl")).unwrap().contains("\"starts_held\"")
+    });
+    run.signal(Signal::INT);
+    assert_eq!(run.code(), 130);
+    assert!(!gpulane.dir().exists(), "nothing is made at the old place");
+    assert_eq!(started(&gpulane), ["1"]);
+    std::fs::rename(&away, gpulane.dir()).unwrap();
+    assert_eq!(gpulane.call(&["resume", "r", "-q"]).code, 0);
+    assert_eq!(started(&gpulane), ["1", "2"]);
+    assert!(gpulane.dir().join("jobs/t/main/out/n").exists());
+}
+
+#[test]
+fn what_a_job_writes_beside_a_moved_run_directory_is_no_success() {
+    let gpulane = Gpulane::new(BINARY);
+    let away = gpulane.workspace.path().join("away");
+    let job = "echo 1 >> WORK/starts; while [ ! -e WORK/go-1 ]; do sleep 0.01; done; mkdir -p $GPULANE_OUT && echo 1 > $GPULANE_OUT/n";
+    let run =
+        quiet_run(&gpulane, &format!("[[stage]]\nname = \"s\"\ncommand = [\"sh\", \"-c\", \"{job}\"]\n"));
+    std::fs::rename(gpulane.dir(), &away).unwrap();
+    go(&gpulane, 1);
+    let said = run.said.clone();
+    assert_eq!(run.code(), 3);
+    let said = std::fs::read_to_string(said).unwrap();
+    assert!(said.contains("another directory"), "{said}");
+    let journal = std::fs::read_to_string(away.join("journal.jsonl")).unwrap();
+    assert!(!journal.contains("\"job_succeeded\""), "{journal}");
+    // Put back, it is computed again.
+    std::fs::remove_dir_all(gpulane.dir()).unwrap();
+    std::fs::rename(&away, gpulane.dir()).unwrap();
+    assert_eq!(gpulane.call(&["resume", "r", "--failed", "-q"]).code, 0);
+    assert_eq!(started(&gpulane), ["1", "1"]);
+}
+
 #[test]
 fn a_removed_lock_lets_nobody_else_in() {
     let gpulane = Gpulane::new(BINARY);

@@ -119,3 +119,106 @@ fn every_byte_flipped() {
     // Only the last newline can be told from the record before it.
     assert_eq!((refused, continued), (journal.len() - 1, 1));
 }
+
+/// The first try fails, the second succeeds.
+const SECOND_TRY: &str = r#"
+[[stage]]
+name = "s"
+retries = 1
+command = ["sh", "-c", "echo x >> {run}/starts; echo $GPULANE_ATTEMPT > $GPULANE_OUT/n; test $GPULANE_ATTEMPT != 1"]
+"#;
+
+/// What is found on the disk beside a journal whose end is lost.
+#[derive(Clone, Copy, Debug, PartialEq)]
+enum Found {
+    /// All as it was: the output in its place.
+    Published,
+    /// The output in its place, no attempt: somebody has tidied up.
+    PublishedAlone,
+    /// An output in its place that no attempt lacks.
+    Unexplained,
+    /// The output where it was written.
+    Written,
+    /// Neither output nor attempt.
+    Nothing,
+}
+
+impl Found {
+    fn arrange(self, job: &Path) {
+        let (out, second) = (job.join("out"), job.join("attempt-2"));
+        match self {
+            Self::Published => {}
+            Self::PublishedAlone => {
+                ["attempt-1", "attempt-2"].map(|name| std::fs::remove_dir_all(job.join(name)).unwrap());
+            }
+            Self::Unexplained => {
+                std::fs::create_dir(second.join("out")).unwrap();
+                std::fs::write(out.join("n"), "by nobody\n").unwrap();
+            }
+            Self::Written => std::fs::rename(&out, second.join("out")).unwrap(),
+            Self::Nothing => std::fs::remove_dir_all(job).unwrap(),
+        }
+    }
+}
+
+#[test]
+fn an_output_that_no_record_explains_counts_or_is_put_aside_but_never_blocks() {
+    let gpulane = Gpulane::new(BINARY);
+    assert_eq!(gpulane.run(SECOND_TRY, "none").code, 0);
+    let journal = std::fs::read_to_string(gpulane.dir().join("journal.jsonl")).unwrap();
+    let lines: Vec<&str> = journal.split_inclusive('\n').collect();
+    let end = lines.iter().position(|line| line.contains("\"job_succeeded\"")).unwrap();
+    let failed = lines.iter().position(|line| line.contains("\"job_failed\"")).unwrap();
+    let all = [Found::Published, Found::PublishedAlone, Found::Unexplained, Found::Written, Found::Nothing];
+    // Unknown, waiting, running, failed, waiting again, running again.
+    let cells: Vec<_> = (0..=end).flat_map(|kept| all.map(|found| (kept, found))).collect();
+    on_copies(&gpulane, cells.len(), |at, run| {
+        let (kept, found) = cells[at];
+        let cell = format!("{found:?} after {:?}", lines.get(kept.wrapping_sub(1)));
+        found.arrange(&run.join("jobs/s/main"));
+        std::fs::write(run.join("journal.jsonl"), lines[..kept].concat()).unwrap();
+        let (code, stderr) = resume(run, false);
+        assert_eq!(code, 0, "{cell}: {stderr}");
+        let counts = match found {
+            Found::Published => true,
+            Found::PublishedAlone => kept != failed + 1,
+            _ => false,
+        };
+        let starts = std::fs::read_to_string(run.join("starts")).unwrap();
+        assert_eq!(starts == "x\nx\n", counts, "{cell}: started again: {starts:?}");
+        let out = std::fs::read_to_string(run.join("jobs/s/main/out/n")).unwrap();
+        assert_ne!(out, "by nobody\n", "{cell}");
+        let journal = std::fs::read_to_string(run.join("journal.jsonl")).unwrap();
+        assert_eq!(journal.matches("\"job_succeeded\"").count(), 1, "{cell}: {journal}");
+        assert!(!journal.contains("\"publish\""), "{cell}: {journal}");
+        let aside = run.join("jobs/s/main/out.lost-1").exists();
+        assert_eq!(aside, !counts && ![Found::Written, Found::Nothing].contains(&found), "{cell}");
+        assert_eq!(resume(run, false).0, 4, "{cell}: nothing is left to do");
+    });
+}
+
+#[test]
+fn jobs_that_failed_or_were_skipped_before_the_journal_lost_their_success_have_succeeded() {
+    let gpulane = Gpulane::new(BINARY);
+    let plan = r#"
+[[stage]]
+name = "a"
+command = ["sh", "-c", "echo x >> {run}/starts; echo a > $GPULANE_OUT/n; test -e {run}/mended"]
+[[stage]]
+name = "b"
+after = ["a"]
+command = ["sh", "-c", "echo x >> {run}/starts; echo b > $GPULANE_OUT/n"]
+"#;
+    assert_eq!(gpulane.run(plan, "none").code, 3);
+    let journal = std::fs::read(gpulane.dir().join("journal.jsonl")).unwrap();
+    std::fs::write(gpulane.dir().join("mended"), "").unwrap();
+    assert_eq!(gpulane.call(&["resume", "r", "--failed"]).code, 0);
+    for again in [&["resume", "r"][..], &["resume", "r", "--failed"]] {
+        std::fs::write(gpulane.dir().join("journal.jsonl"), &journal).unwrap();
+        let resumed = gpulane.call(again);
+        assert_eq!(resumed.code, 0, "{}", resumed.stderr);
+        assert_eq!(gpulane.jobs_in("job_succeeded").len(), 2, "{again:?}");
+        let starts = std::fs::read_to_string(gpulane.dir().join("starts")).unwrap();
+        assert_eq!(starts, "x\nx\nx\n", "{again:?}: nothing runs again");
+    }
+}

@@ -4,10 +4,10 @@
 //! Two things are locked: the file `lock`, and the run directory itself. Whoever removes the file by hand would otherwise let a
 //! second engine make and lock another. Where a directory cannot be locked (NFS), the file alone must do.
 
-use std::fs::{File, OpenOptions};
+use std::fs::{File, Metadata, OpenOptions};
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::OpenOptionsExt;
+use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
 use std::path::Path;
 use std::time::Duration;
 
@@ -28,6 +28,13 @@ impl RunLock {
     /// The directory, locked like the file; `None` where that cannot be.
     pub fn directory(&self) -> Option<BorrowedFd<'_>> {
         self.directory.as_ref().map(AsFd::as_fd)
+    }
+
+    /// Whether `run` still leads to the directory that was locked. Where that could not be locked, the file is asked.
+    pub fn is_of(&self, run: &Path, path: &Path) -> bool {
+        let (held, path) = self.directory.as_ref().map_or((&self.file, path), |directory| (directory, run));
+        let id = |found: io::Result<Metadata>| found.ok().map(|found| (found.dev(), found.ino()));
+        id(held.metadata()).is_some_and(|held| id(std::fs::metadata(path)) == Some(held))
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write};
-use std::os::unix::fs::MetadataExt;
+use std::os::unix::fs::{DirBuilderExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 
@@ -89,6 +89,21 @@ impl RunDir {
             }
             Err(error) => Err(RunDirError::io("open", &path)(error)),
         }
+    }
+
+    /// Makes a directory below this one, and what is missing on the way to it. Never the run directory itself: where that was moved away or
+    /// removed, nothing is made at its old place.
+    pub fn make_dir(&self, path: &Path) -> io::Result<()> {
+        let below = path.strip_prefix(&self.root).map_err(|_| io::ErrorKind::InvalidInput)?;
+        let mut at = self.root.to_path_buf();
+        for name in below {
+            at.push(name);
+            match fs::DirBuilder::new().mode(0o700).create(&at) {
+                Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+                _ => {}
+            }
+        }
+        Ok(())
     }
 
     /// Where a run would be: for showing what would run. Nothing is made or looked at.

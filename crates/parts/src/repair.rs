@@ -43,7 +43,13 @@ pub(crate) fn open(
     format: Format,
     forgive: bool,
 ) -> Result<(Replay, Growing, Growing), PartsError> {
-    fs::create_dir_all(dir).map_err(PartsError::io("create", dir))?;
+    // Never what is above it: a run directory that was moved away is not made again at its old place.
+    match fs::create_dir(dir) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
+            return Err(PartsError::io("create", dir)(error));
+        }
+        _ => {}
+    }
     let text = ledger::read(dir)?;
     let mut replay = text.replay()?;
     if let Some(begun) = replay.format

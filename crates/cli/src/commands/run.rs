@@ -146,7 +146,8 @@ pub(crate) fn start(
             Ended { code: ExitCode::BadInput, refused: true }
         }
     };
-    if ended.refused {
+    // What stands in its place by now, if it was moved away, is not ours.
+    if ended.refused && lock.is_of(dir.root(), &dir.lock_file()) {
         take_back(&dir, was_there);
     }
     (ended.code, Some(dir))

@@ -14,7 +14,7 @@ use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal
 
 use super::clock::Clock;
 use super::link::Link;
-use super::place::Place;
+use super::place::{Misplaced, Place};
 use super::recovery::Resumed;
 use super::{recovery, worker_kit};
 use crate::front::Message;
@@ -166,6 +166,7 @@ fn prepare(orders: &Orders, link: Link) -> Result<Prepared, (Refusal, Link)> {
         if dir.journal_file().exists() {
             recovery::end_leftovers(&dir);
         }
+        refuse_if_misplaced(&place)?;
         let dir = if plan.stages.iter().any(|stage| stage.map.is_some() || stage.entry.is_some()) {
             worker_kit::unpack(dir, &exposure).map_err(|missing| match missing {
                 worker_kit::Missing::Unsafe(error) => Refusal::run_dir(&error),
@@ -177,6 +178,7 @@ fn prepare(orders: &Orders, link: Link) -> Result<Prepared, (Refusal, Link)> {
         let obstacle = Obstacle::default();
         let voice = commit_voice(durable, &link, &obstacle);
         let (journal, past) = open_journal(&dir, &plan, &orders.request, voice, &link)?;
+        refuse_if_misplaced(&place)?;
         let sharing = (foreign, wait, leases);
         Ok((dir, plan, machine, sharing, journal, obstacle, past, signals, (place, lock, directory)))
     })();
@@ -208,6 +210,15 @@ fn prepare(orders: &Orders, link: Link) -> Result<Prepared, (Refusal, Link)> {
         }
         Err(refusal) => Err((refusal, link)),
     }
+}
+
+/// Until the journal is open, a run directory that was moved away or replaced is refused: nothing has been started.
+fn refuse_if_misplaced(place: &Place) -> Result<(), Refusal> {
+    if place.is_here() {
+        return Ok(());
+    }
+    let found = place.look().map(|(Misplaced::Held(why) | Misplaced::Removed(why))| why);
+    Err(Refusal::bad(found.unwrap_or_else(|| "the run directory was moved while gpulane began".to_owned())))
 }
 
 /// Whoever finds the run taken is told by whom. The front wrote its own id; from now on it is ours that counts.
@@ -359,7 +370,7 @@ fn open_journal(
         past.maps.iter().flatten().any(|map| map.finished.is_none() || request.failed && map.failed > 0);
     let open_jobs = past.counts.pending + past.counts.running + u32::from(open_maps);
     let again = if request.failed { past.counts.failed + past.counts.skipped } else { past.kept() };
-    if past.last_seq > 0 && open_jobs + again == 0 {
+    if past.last_seq > 0 && open_jobs + again == 0 && !recovery::is_unsettled(dir, plan, &past) {
         recovery::restore_files(dir, plan, &past);
         if !past.finished {
             finish_belatedly(journal, &past);

@@ -2,11 +2,11 @@
 //! judged here, because only here it is known how often that happened.
 
 use std::collections::HashMap;
-use std::fs::{DirBuilder, OpenOptions};
+use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::{DirBuilderExt, OpenOptionsExt};
+use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -116,7 +116,7 @@ impl Feeders {
         };
         let (words, theirs) = pipe_with(PipeFlags::CLOEXEC)?;
         rustix::io::ioctl_fionbio(&words, true)?;
-        let log = open_log(&self.dir.map_dir(self.plan.stage(stage)))?;
+        let log = open_log(&self.dir, &self.dir.map_dir(self.plan.stage(stage)))?;
         let name = &self.plan.stage(stage).name;
         let spawned = spawn(&mut self.spawner, &orders, name, theirs.as_fd(), log.as_fd())?;
         let Spawned { pid, pidfd } = spawned;
@@ -286,9 +286,9 @@ fn by_whom(exit: ProcessExit, pid: Pid) -> Option<String> {
     ))
 }
 
-fn open_log(dir: &std::path::Path) -> io::Result<OwnedFd> {
-    DirBuilder::new().recursive(true).mode(0o700).create(dir)?;
-    let path: PathBuf = dir.join("feeder.log");
+fn open_log(run: &RunDir, map: &std::path::Path) -> io::Result<OwnedFd> {
+    run.make_dir(map)?;
+    let path: PathBuf = map.join("feeder.log");
     Ok(OpenOptions::new().create(true).append(true).mode(0o600).open(path)?.into())
 }
 

@@ -128,14 +128,19 @@ fn clear(stage: &OwnedFd, directory: &str) -> io::Result<()> {
         found.map_or(true, |log| log.st_size == 0)
     };
     if !LOGS.into_iter().all(is_empty) || remove_made(stage, directory).is_err() {
-        let mut names = (1..1000).map(|count| format!("{directory}.lost-{count}"));
-        let is_free = |name: &String| {
-            statat(stage, name, AtFlags::SYMLINK_NOFOLLOW).is_err_and(|error| error == Errno::NOENT)
-        };
-        let aside = names.find(is_free).ok_or(io::ErrorKind::AlreadyExists)?;
-        renameat(stage, directory, stage, aside)?;
+        put_aside(stage, directory)?;
     }
     Ok(mkdirat(stage, directory, DIRECTORY)?)
+}
+
+/// Gives what no record explains another name, `NAME.lost-1` or the next that is free.
+pub(super) fn put_aside(stage: &OwnedFd, name: &str) -> io::Result<()> {
+    let mut names = (1..1000).map(|count| format!("{name}.lost-{count}"));
+    let is_free = |name: &String| {
+        statat(stage, name, AtFlags::SYMLINK_NOFOLLOW).is_err_and(|error| error == Errno::NOENT)
+    };
+    let aside = names.find(is_free).ok_or(io::ErrorKind::AlreadyExists)?;
+    Ok(renameat(stage, name, stage, aside)?)
 }
 
 const LOGS: [&str; 2] = ["stdout.log", "stderr.log"];

@@ -3,16 +3,15 @@
 
 use std::collections::HashMap;
 use std::ffi::{CString, OsString};
-use std::fs::DirBuilder;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, OwnedFd, RawFd};
-use std::os::unix::fs::DirBuilderExt;
 use std::sync::Arc;
 use std::sync::atomic::AtomicBool;
 
 use gpulane_journal::RunDir;
 use gpulane_model::{Attempt, JobId, Machine, Plan, StageId, env_vars};
-use rustix::fs::{Mode, OFlags, open};
+use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, statat};
+use rustix::io::Errno;
 
 use super::environment::{Briefing, Fit, StageEnvironment, Start, fill_shared};
 use super::files::{FileMaker, LogFiles, Request};
@@ -37,6 +36,8 @@ pub(super) enum Setback {
 /// Starts jobs.
 pub(super) struct Launchpad {
     dir: RunDir,
+    /// The run directory itself: where it was moved away, nothing is made at its old place.
+    root: OwnedFd,
     plan: Arc<Plan>,
     machine: Machine,
     spawner: Spawner,
@@ -72,10 +73,11 @@ impl Ready {
 }
 
 impl Launchpad {
-    pub(super) fn new(dir: RunDir, plan: Arc<Plan>, machine: Machine) -> Self {
+    /// `root`: the run directory, held open.
+    pub(super) fn new(dir: RunDir, root: OwnedFd, plan: Arc<Plan>, machine: Machine) -> Self {
         let files = FileMaker::new(Arc::clone(&plan));
         let inherited = std::env::vars_os().collect();
-        Self { dir, plan, machine, spawner: Spawner::new(), inherited, stages: HashMap::new(), files }
+        Self { dir, root, plan, machine, spawner: Spawner::new(), inherited, stages: HashMap::new(), files }
     }
 
     /// Makes everything ready for the job.
@@ -196,8 +198,9 @@ impl Launchpad {
         let there = self.stages.get(&stage).is_some_and(|pad| {
             rustix::fs::fstat(&pad.directory).is_ok_and(|directory| directory.st_nlink > 0)
         });
+        // Whoever removes the whole directory just now is not disturbed.
         if !there
-            && self.dir.plan_file().exists()
+            && statat(&self.root, "plan.json", AtFlags::SYMLINK_NOFOLLOW).is_ok()
             && let Ok(pad) = self.open_stage(stage)
         {
             self.stages.insert(stage, pad);
@@ -206,9 +209,15 @@ impl Launchpad {
 
     fn open_stage(&self, id: StageId) -> io::Result<StagePad> {
         let stage = self.plan.stage(id);
-        let path = self.dir.root().join("jobs").join(&stage.name);
-        DirBuilder::new().recursive(true).mode(0o700).create(&path)?;
-        let directory = Arc::new(open(&path, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?);
+        let jobs = format!("jobs/{}", stage.name);
+        for path in ["jobs", &jobs] {
+            match mkdirat(&self.root, path, Mode::RWXU) {
+                Ok(()) | Err(Errno::EXIST) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        let directory = openat(&self.root, &jobs, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let directory = Arc::new(directory);
         let environment = StageEnvironment::new(&self.dir, stage, &self.inherited);
         let fixed = stage.command.first().filter(|word| !word.contains(['{', '}']));
         let program =

@@ -3,10 +3,9 @@
 //!
 //! The daemon starts a server process when the first job comes, and that one holds memory on the GPU.
 
-use std::fs::{self, DirBuilder, File};
+use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
@@ -80,7 +79,7 @@ impl Mps {
 
     fn start_at(dir: &RunDir, gpus: &[String], program: PathBuf, places: &[PathBuf]) -> io::Result<Self> {
         let logs = dir.root().join("mps");
-        DirBuilder::new().recursive(true).mode(0o700).create(&logs)?;
+        dir.make_dir(&logs)?;
         let meeting = Meeting::make(places)?;
         let log = File::options().append(true).create(true).open(logs.join("daemon.log"))?;
         let spawned = spawn(&program, &environment(dir, &meeting, &logs, gpus), &log)?;

@@ -40,6 +40,12 @@ impl Reactor<'_> {
         // What counts of a map is not in its workers' own folders.
         if self.prepared.plan.stage_of(job).map.is_some() {
             self.inputs.push_back(Input::JobPublished { job, attempt });
+        } else if let Some(other) = self.prepared.place.other() {
+            let message = format!(
+                "another directory stood at {} when it ended, and what it wrote may be there: nothing of it was published",
+                other.display()
+            );
+            self.inputs.push_back(Input::PublishFailed { job, attempt, message, kept: false });
         } else if let Some(output) = self.launchpad.output_of(job, attempt)
             && let Some(answer) = self.publisher.publish(output)
         {

@@ -33,26 +33,35 @@ impl Reactor<'_> {
     }
 
     pub(super) fn check_place(&mut self) {
-        let found = self.prepared.place.look();
-        if found == self.misplaced {
-            return;
+        if self.tell_place()
+            && let Some(Misplaced::Removed(because)) = self.misplaced.clone()
+        {
+            self.interrupted.get_or_insert(ExitCode::Internal);
+            self.publisher.hurry();
+            self.feed(Input::Interrupted { because, now: true });
         }
-        match &found {
-            None => self.prepared.link.trouble("the run directory is as it was; going on"),
-            Some(Misplaced::Held(because)) => self.prepared.link.trouble(because),
-            Some(Misplaced::Removed(because)) => {
-                let because = because.clone();
-                self.prepared.link.trouble(&because);
-                self.interrupted.get_or_insert(ExitCode::Internal);
-                self.publisher.hurry();
-                self.feed(Input::Interrupted { because, now: true });
-            }
+    }
+
+    /// Looks, and says what has changed. `true`: something has.
+    fn tell_place(&mut self) -> bool {
+        let found = self.prepared.place.look();
+        let changed = found != self.misplaced;
+        if changed {
+            self.prepared.link.trouble(match &found {
+                None => "the run directory is as it was; going on",
+                Some(Misplaced::Held(because) | Misplaced::Removed(because)) => because,
+            });
         }
         self.misplaced = found;
+        changed
     }
 
     /// Nothing is started that could not be recorded, or that somebody else might start too.
-    pub(super) fn may_start(&self) -> Result<(), Setback> {
+    pub(super) fn may_start(&mut self) -> Result<(), Setback> {
+        // Between two looks, too: a job would be told to write where nobody will look for it.
+        if self.misplaced.is_none() && !self.prepared.place.is_here() {
+            self.check_place();
+        }
         match (&self.misplaced, self.obstacle()) {
             (Some(Misplaced::Held(because) | Misplaced::Removed(because)), _) => {
                 Err(Setback::Blocked(because.clone()))
@@ -95,7 +104,9 @@ impl Reactor<'_> {
     /// The last records go to the disk. Returns the exit code: another than `code`, if they do not arrive and nobody asked for this
     /// end.
     pub(super) fn close_journal(mut self, code: ExitCode) -> ExitCode {
-        let removed = matches!(self.prepared.place.look(), Some(Misplaced::Removed(_)));
+        // What was moved since the last look is said before the end.
+        self.tell_place();
+        let removed = matches!(self.misplaced, Some(Misplaced::Removed(_)));
         // What was deleted will not come back.
         let gone = removed || self.obstacle().is_some() && !self.prepared.dir.journal_file().exists();
         let told = if gone { None } else { self.wait_for_journal() };

@@ -1,7 +1,7 @@
 //! Where the run is: its directory and its lock, looked at every few seconds, because nothing else tells that they were removed,
 //! renamed or replaced while no file is written. Says what it finds and decides nothing.
 
-use std::os::fd::{AsFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
 use gpulane_journal::RunDir;
@@ -36,6 +36,21 @@ impl Place {
         let id = |stat: rustix::fs::Stat| (stat.st_dev, stat.st_ino);
         let (root_id, lock_id) = (id(fstat(&directory)?), id(fstat(lock)?));
         Ok(Self { root: dir.root().to_owned(), lock: dir.lock_file(), directory, root_id, lock_id })
+    }
+
+    /// The directory itself, wherever it is now: what is made relative to it cannot come to lie elsewhere.
+    pub(super) fn directory(&self) -> BorrowedFd<'_> {
+        self.directory.as_fd()
+    }
+
+    /// Whether the path leads to the directory now: one system call, before each start.
+    pub(super) fn is_here(&self) -> bool {
+        find(&self.root) == Ok(Some(self.root_id))
+    }
+
+    /// Another directory that the path leads to now; what was written by path may be there.
+    pub(super) fn other(&self) -> Option<&Path> {
+        matches!(find(&self.root), Ok(Some(id)) if id != self.root_id).then_some(&*self.root)
     }
 
     /// What is wrong now; nothing if all is where it was.

@@ -18,6 +18,7 @@ use rustix::event::{EventfdFlags, eventfd};
 use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, open, openat, renameat, statat};
 use rustix::io::Errno;
 
+use super::files::put_aside;
 use durable::{SyncError, make_durable, sync_directory};
 use queue::{Goal, Queue, Task};
 
@@ -285,7 +286,14 @@ pub(super) fn publish(place: &OutputPlace) -> Result<(), Unpublished> {
     }
     anchor(place)?;
     let job = openat(stage, &place.job, DIRECTORY, Mode::empty()).map_err(Unpublished::moving)?;
-    renameat(stage, &from, stage, &to).map_err(Unpublished::moving)?;
+    match renameat(stage, &from, stage, &to) {
+        // Recovery would have found an output that counts; what is there now is of no record and must not block this one for ever.
+        Err(Errno::NOTEMPTY | Errno::EXIST | Errno::NOTDIR) => {
+            put_aside(stage, &to).map_err(Unpublished::moving)?;
+            renameat(stage, &from, stage, &to).map_err(Unpublished::moving)?;
+        }
+        other => other.map_err(Unpublished::moving)?,
+    }
     // The record that follows must not be ahead of the names.
     sync_directory(&job).and_then(|()| sync_directory(stage)).map_err(|error| {
         // At its place it would be taken for a success; it is not one until that is durable.

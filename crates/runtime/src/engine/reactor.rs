@@ -117,8 +117,9 @@ impl<'a> Reactor<'a> {
         if let Some(bell) = &bell {
             watch(&epoll, bell, CONTROL)?;
         }
+        let root = prepared.place.directory().try_clone_to_owned()?;
         let launchpad =
-            Launchpad::new(prepared.dir.clone(), Arc::clone(&prepared.plan), prepared.machine.clone());
+            Launchpad::new(prepared.dir.clone(), root, Arc::clone(&prepared.plan), prepared.machine.clone());
         let ahead = (prepared.machine.main_lanes() as usize).clamp(1, MOST_AHEAD);
         let roster = Roster::new(prepared.dir.root().to_string_lossy().into_owned());
         let alone = prepared.plan.job_ids().filter(|job| prepared.past.job(*job).alone).collect();

@@ -2,6 +2,18 @@
 //!
 //! An output directory at its final place is proof of success, because it gets there by one rename after
 //! everything in it was made durable. So a success whose record was lost is recorded now, not run again.
+//! The rename leaves an attempt without its own `out`; an attempt that failed keeps it.
+//!
+//! | by the journal | `out` | an attempt without its own `out` | then |
+//! |---|---|---|---|
+//! | succeeded | there or not | any | nothing: who removed it by hand wants it so |
+//! | waiting or running | there | one, or no attempt is there at all | succeeded |
+//! | failed or skipped | there | one that the journal does not know | succeeded; what was skipped for it may run |
+//! | waiting, running, failed or skipped | there | none of those | as without `out`, which the next success puts aside (`out.lost-1`) |
+//! | waiting | not there | any | as the plan says; an attempt that no record knows is put aside, or published if it said that it was done |
+//! | running | not there | any | published if it said that it was done, else lost and tried again |
+//! | failed, its output kept | not there | any | published now |
+//! | failed or skipped | not there | any | stays so |
 //!
 //! A job's word that its work is done, and an output that is still where it was written, prove as much only as long as the
 //! machine has not stopped since: after a power cut files may be there and empty. Then `job_done` in the journal counts alone.
@@ -155,6 +167,14 @@ impl Stock<'_> {
     fn settle(&mut self, job: JobId) {
         let state = self.past.job(job);
         let attempt = Attempt(state.attempts.max(1));
+        if matches!(state.status, JobStatus::Succeeded { .. }) {
+            return;
+        }
+        if let Some(attempt) = published_by(self.dir, self.plan, self.past, job) {
+            let was_over = matches!(state.status, JobStatus::Failed(_) | JobStatus::Skipped(_));
+            self.published |= was_over;
+            return self.succeed(job, attempt);
+        }
         let running = match state.status {
             JobStatus::Pending => false,
             JobStatus::Running { .. } => true,
@@ -183,8 +203,6 @@ impl Stock<'_> {
                 // What the disk did not take is computed again.
                 Err(_) => {}
             }
-        } else if self.dir.out_dir(self.plan, job).is_dir() {
-            return self.succeed(job, attempt);
         }
         self.lose(job, attempt, running);
     }
@@ -192,10 +210,6 @@ impl Stock<'_> {
     /// Publishes what could not be published when its job ended.
     fn publish_kept(&mut self, job: JobId, attempt: Attempt) {
         if self.trust == Trust::RecordsOnly && self.past.job(job).done != attempt.0 {
-            let there = self.dir.attempt_out(self.plan, job, attempt).exists();
-            if !there && self.dir.out_dir(self.plan, job).is_dir() {
-                return self.succeed(job, attempt);
-            }
             // It was never made durable, and the machine has stopped since.
             let attempt = self.past.next_attempt(job);
             let job = self.plan.job_name(job);
@@ -234,21 +248,10 @@ impl Stock<'_> {
 
     /// Killed between the record of a failure and that of the try to follow, the job would lose that try.
     fn retry(&mut self, job: JobId) {
-        let (plan, state) = (self.plan, self.past.job(job));
-        let JobStatus::Failed(failure) = &state.status else { return };
-        let final_anyway =
-            failure.kept || matches!(failure.reason, FailReason::Start | FailReason::Cancelled);
-        let stage = plan.stage_of(job);
-        if !final_anyway && state.failures <= tries_left(stage, failure.reason) && !self.is_stopped(stage) {
+        if has_a_try_left(self.plan, self.past, job) {
             let attempt = self.past.next_attempt(job);
-            self.record(Event::JobRetrying { job: plan.job_name(job), attempt, delay: 0.0 });
+            self.record(Event::JobRetrying { job: self.plan.job_name(job), attempt, delay: 0.0 });
         }
-    }
-
-    /// Whether so many jobs of the stage have failed that the rest is skipped.
-    fn is_stopped(&self, stage: &Stage) -> bool {
-        let failed = |job: &JobId| matches!(self.past.job(*job).status, JobStatus::Failed(_));
-        stage.max_failures.is_some_and(|most| stage.job_ids().filter(failed).count() >= most as usize)
     }
 
     /// A map that is not complete goes on with all its workers, however the last ones ended.
@@ -282,6 +285,49 @@ impl Stock<'_> {
             self.record(Event::JobRequeued { job: self.plan.job_name(job) });
         }
     }
+}
+
+/// Whether a job that has failed or was skipped by the journal is not over all the same: its output is in its place, or a try is left.
+pub(super) fn is_unsettled(dir: &RunDir, plan: &Plan, past: &RunState) -> bool {
+    let is_over = |job: &JobId| matches!(past.job(*job).status, JobStatus::Failed(_) | JobStatus::Skipped(_));
+    let mut over = plan.job_ids().filter(is_over).filter(|job| plan.stage_of(*job).map.is_none());
+    over.any(|job| {
+        !past.finished && has_a_try_left(plan, past, job) || published_by(dir, plan, past, job).is_some()
+    })
+}
+
+/// Whether a job that has failed is to be tried again, which nobody has recorded.
+fn has_a_try_left(plan: &Plan, past: &RunState, job: JobId) -> bool {
+    let (stage, state) = (plan.stage_of(job), past.job(job));
+    let JobStatus::Failed(failure) = &state.status else { return false };
+    let final_anyway = failure.kept || matches!(failure.reason, FailReason::Start | FailReason::Cancelled);
+    // So many of the stage have failed that the rest is skipped.
+    let has_failed = |job: &JobId| matches!(past.job(*job).status, JobStatus::Failed(_));
+    let stopped =
+        || stage.max_failures.is_some_and(|most| stage.job_ids().filter(has_failed).count() >= most as usize);
+    !final_anyway && state.failures <= tries_left(stage, failure.reason) && !stopped()
+}
+
+/// The attempt whose output is in its place, of a job that has not succeeded by the journal: see the table above.
+fn published_by(dir: &RunDir, plan: &Plan, past: &RunState, job: JobId) -> Option<Attempt> {
+    let state = past.job(job);
+    if plan.stage_of(job).map.is_some() || !dir.out_dir(plan, job).is_dir() {
+        return None;
+    }
+    let is_there = |attempt: &Attempt| dir.attempt_dir(plan, job, *attempt).is_dir();
+    let unknown = (state.attempts + 1..).map(Attempt).take_while(is_there);
+    let known: Vec<_> = match &state.status {
+        // Its output is where it was written, or was moved to its place and could not be moved back.
+        JobStatus::Failed(failure) if failure.reason == FailReason::Publish => vec![Attempt(state.attempts)],
+        JobStatus::Failed(_) | JobStatus::Skipped(_) => Vec::new(),
+        _ => (1..=state.attempts).map(Attempt).filter(is_there).collect(),
+    };
+    let candidates: Vec<_> = known.into_iter().chain(unknown).collect();
+    let open = matches!(state.status, JobStatus::Pending | JobStatus::Running { .. });
+    if open && candidates.is_empty() {
+        return Some(Attempt(state.attempts.max(1)));
+    }
+    candidates.into_iter().rev().find(|attempt| !dir.attempt_out(plan, job, *attempt).exists())
 }
 
 /// How often a job may fail like this and be tried again. What froze gets another try also where others get none.

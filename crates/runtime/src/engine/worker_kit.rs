@@ -38,7 +38,7 @@ pub(super) fn unpack(dir: RunDir, exposure: &Exposure) -> Result<RunDir, Missing
     let dir = if exposure.is_private() { dir } else { dir.with_python(&cached().map_err(Missing::Unsafe)?) };
     let root = dir.python_dir();
     for (name, text) in PACKAGE {
-        write(&root.join(name), text).map_err(|error| {
+        write(&root, name, text).map_err(|error| {
             let text = format!("cannot write {}: {error}", root.join(name).display());
             Missing::Io(io::Error::new(error.kind(), text))
         })?;
@@ -67,12 +67,19 @@ fn hash() -> u64 {
     })
 }
 
-fn write(path: &Path, text: &str) -> io::Result<()> {
+/// `root` is made too, but nothing above it: a run directory that was moved away stays away.
+fn write(root: &Path, name: &str, text: &str) -> io::Result<()> {
+    let path = &root.join(name);
     if std::fs::read(path).is_ok_and(|there| there == text.as_bytes()) {
         return Ok(());
     }
-    if let Some(parent) = path.parent() {
-        DirBuilder::new().recursive(true).mode(0o700).create(parent)?;
+    let mut folders: Vec<_> = path.ancestors().skip(1).take_while(|above| above.starts_with(root)).collect();
+    folders.reverse();
+    for folder in folders {
+        match DirBuilder::new().mode(0o700).create(folder) {
+            Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
+            _ => {}
+        }
     }
     // Several engines may write to the cache at once.
     let draft = path.with_extension(format!("{}.tmp", std::process::id()));

@@ -1,9 +1,7 @@
 //! Before anything is loaded: the list of items frozen or found again, the parts repaired; and if this is no longer the same map, no more
 //! than that.
 
-use std::fs::DirBuilder;
 use std::io;
-use std::os::unix::fs::DirBuilderExt;
 use std::path::{Path, PathBuf};
 
 use gpulane_items::{ItemList, Opened, Refused, Wanted};
@@ -84,11 +82,7 @@ pub(crate) fn ask(orders: &FeederOrders) -> Result<Asked, String> {
         .ok_or("the plan has no such map; plan.json was changed by hand")?;
     map.input = map_inputs(run.root(), &stage, &map);
     let dir = run.map_dir(&stage);
-    DirBuilder::new()
-        .recursive(true)
-        .mode(0o700)
-        .create(&dir)
-        .map_err(|error| format!("cannot make {}: {error}", dir.display()))?;
+    run.make_dir(&dir).map_err(|error| format!("cannot make {}: {error}", dir.display()))?;
     Ok(Asked { stage, map, base: PathBuf::from(&plan.run.cwd), dir })
 }
 

@@ -23,6 +23,7 @@ impl Scene {
         let root = Workspace::new();
         root.program(PROGRAM, script);
         fs::create_dir(root.path().join("place")).unwrap();
+        fs::create_dir(root.path().join("run")).unwrap();
         Self { root }
     }
 

@@ -48,19 +48,18 @@ fn a_full_output_arrives_whole_and_leaves_nothing_behind() {
 }
 
 #[test]
-fn an_occupied_place_is_a_failure_and_nothing_is_overwritten() {
+fn what_occupies_the_place_is_put_aside_and_nothing_is_overwritten() {
     let root = tempfile::tempdir().unwrap();
     let output = output(root.path());
     let to = root.path().join("j/out");
     std::fs::create_dir(&to).unwrap();
     std::fs::write(to.join("precious"), b"old").unwrap();
     std::fs::write(output.from.join("new"), b"new").unwrap();
-    let from = output.from.clone();
     let mut publisher = Publisher::new().unwrap();
     assert!(publisher.publish(output).is_none());
-    assert!(matches!(wait_for_answer(&publisher), Answer::Failed { kept: true, durable: true, .. }));
-    assert_eq!(std::fs::read(to.join("precious")).unwrap(), b"old");
-    assert_eq!(std::fs::read(from.join("new")).unwrap(), b"new", "kept where it was written");
+    assert!(matches!(wait_for_answer(&publisher), Answer::Published { .. }));
+    assert_eq!(std::fs::read(root.path().join("j/out.lost-1/precious")).unwrap(), b"old");
+    assert_eq!(std::fs::read(to.join("new")).unwrap(), b"new");
 }
 
 #[test]
