@@ -189,7 +189,7 @@ def fill_disk(life: Life, fault: Fault) -> bool:
     life.disk.fill()
     if not life.journal.seen:
         # No job was started, and that is said.
-        life.call.excused |= {2, 70}
+        life.call.excused |= {2}
     life.later(0.3 + 2 * fault.roll, life.disk.free)
     life.say("disk full for a while")
     return True

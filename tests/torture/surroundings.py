@@ -68,7 +68,8 @@ def failing_syncs(life: Life, fault: Fault) -> bool:
     life.control.sync_errno = errno.EIO if fault.roll < 0.5 else errno.ENOSPC
     life.control.write()
     if len(life.journal.seen) == life.lines_before:
-        life.call.excused |= {2, 70}
+        # The journal cannot be opened: nothing was started.
+        life.call.excused |= {2}
     life.later(0.2 + 1.5 * fault.roll, lambda: mend(life))
     life.say(f"syncs fail with {errno.errorcode[life.control.sync_errno]}")
     return True
@@ -89,7 +90,7 @@ def small_files(life: Life, fault: Fault) -> bool:
     engine = engines[0]
     if not any(event["event"] == "job_started" for event in life.journal.seen[life.lines_before :]):
         # What the run needs could not be written, which is said.
-        life.call.excused |= {2, 70}
+        life.call.excused |= {2}
     try:
         _, most = resource.prlimit(engine.pid, resource.RLIMIT_FSIZE)
         resource.prlimit(engine.pid, resource.RLIMIT_FSIZE, (100, most))

@@ -37,7 +37,15 @@ pub(crate) fn attach(
     show: &Show,
 ) -> io::Result<Ended> {
     let detached = request.detached;
-    let mut front = Front::launch(dir, lock, request)?;
+    let mut front = match Front::launch(dir, lock, request) {
+        // Nothing but its log is written by then.
+        Err(error) if gpulane_journal::is_refused_by_disk(&error) => {
+            say::error(format!("cannot write {}: {error}", dir.engine_log().display()));
+            gpulane_journal::io_hint(&error).into_iter().for_each(say::hint);
+            return Ok(Ended { code: ExitCode::BadInput, refused: true });
+        }
+        launched => launched?,
+    };
     let durable = front.durable()?;
     let mode = Mode::choose(show.json, show.quiet || detached);
     let view = if detached { View::none() } else { View::start(dir, plan, mode, front.durable()?) };

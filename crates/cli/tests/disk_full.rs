@@ -14,9 +14,13 @@ struct SmallDisk<'a>(&'a Path);
 impl<'a> SmallDisk<'a> {
     /// `None`, with the reason printed, where mounting is not allowed.
     fn mount(at: &'a Path) -> Option<Self> {
+        Self::of_size(at, 512)
+    }
+
+    fn of_size(at: &'a Path, kib: u32) -> Option<Self> {
         std::fs::create_dir(at).unwrap();
-        let mounted =
-            Command::new("mount").args(["-t", "tmpfs", "-o", "size=512k", "tmpfs"]).arg(at).output();
+        let options = format!("size={kib}k");
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "-o", &options, "tmpfs"]).arg(at).output();
         if mounted.as_ref().is_ok_and(|output| output.status.success()) {
             return Some(Self(at));
         }
@@ -110,5 +114,48 @@ fn killed_on_a_full_disk_it_is_resumed_when_there_is_space() {
     assert_eq!(finished.code, 0, "{}", finished.stderr);
     for job in 1..=3 {
         assert!(place.join(format!("r/jobs/s/n={job}/out")).is_dir());
+    }
+}
+
+/// Starts a run of one job with an entry on a disk of this size, and interrupts it as soon as it says something. Returns its exit code
+/// and what it said.
+fn start_on(gpulane: &Gpulane, number: u32) -> (i32, String) {
+    let (said, run) = (gpulane.workspace.path().join("said"), format!("disk-{number}/r"));
+    let mut command = gpulane.command(&["run", "entry.toml", "--gpus", "none", "--run-dir", &run, "-q"]);
+    let mut child = command.stderr(std::fs::File::create(&said).unwrap()).spawn().unwrap();
+    let mut told = false;
+    let code = gpulane_testkit::wait_for("an end", || {
+        let ended = child.try_wait().unwrap().map(|status| status.code().unwrap_or(-1));
+        // A run that has begun is held, for as long as nobody ends it.
+        if ended.is_none() && !told && std::fs::metadata(&said).unwrap().len() > 0 {
+            told = true;
+            rustix::process::kill_process(rustix::process::Pid::from_child(&child), Signal::INT).unwrap();
+        }
+        ended
+    });
+    (code, std::fs::read_to_string(&said).unwrap())
+}
+
+#[test]
+fn a_start_that_the_disk_has_no_room_for_is_refused_whatever_file_it_was_and_leaves_nothing() {
+    let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
+    gpulane.workspace.file("train.py", "def main():\n    pass\n");
+    gpulane.workspace.file("entry.toml", "[[stage]]\nname = \"s\"\nentry = \"train.py:main\"\n");
+    let mut refused = Vec::new();
+    // From no room for the plan to room for all but the journal.
+    for kib in [4, 8, 12, 20, 36, 100, 200, 300, 400] {
+        let place = gpulane.workspace.path().join(format!("disk-{kib}"));
+        let Some(_disk) = SmallDisk::of_size(&place, kib) else { return };
+        let (code, said) = start_on(&gpulane, kib);
+        assert!([0, 2, 130].contains(&code), "{kib} KiB: exit {code}: {said}");
+        if code == 2 {
+            assert!(said.contains("free some space"), "{kib} KiB: {said}");
+            let left: Vec<_> = std::fs::read_dir(&place).unwrap().collect();
+            assert!(left.is_empty(), "{kib} KiB: {left:?}: {said}");
+            refused.push(said);
+        }
+    }
+    for file in ["plan.json", ".python"] {
+        assert!(refused.iter().any(|said| said.contains(file)), "{file}: {refused:?}");
     }
 }

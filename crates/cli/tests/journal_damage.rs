@@ -149,7 +149,9 @@ impl Found {
         match self {
             Self::Published => {}
             Self::PublishedAlone => {
-                ["attempt-1", "attempt-2"].map(|name| std::fs::remove_dir_all(job.join(name)).unwrap());
+                for name in ["attempt-1", "attempt-2"] {
+                    std::fs::remove_dir_all(job.join(name)).unwrap();
+                }
             }
             Self::Unexplained => {
                 std::fs::create_dir(second.join("out")).unwrap();

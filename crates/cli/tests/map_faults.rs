@@ -317,3 +317,22 @@ fn a_feeder_that_somebody_ends_is_started_again_and_that_is_said() {
         gpulane.assert_nothing_left();
     }
 }
+
+#[test]
+fn a_map_that_was_complete_before_its_journal_said_so_keeps_no_worker_waiting() {
+    let gpulane = gpulane();
+    list(&gpulane, 40);
+    let model = "def Model(batch):\n    return [len(item) for item in batch]\n";
+    let settings = ["--decode", "value", "--batch", "8", "--workers", "2"];
+    assert_eq!(gpulane.map(model, &["@items.txt"], &settings).code, 0);
+    let path = gpulane.dir().join("journal.jsonl");
+    let journal = std::fs::read_to_string(&path).unwrap();
+    let end = journal.lines().position(|line| line.contains("\"map_finished\"")).unwrap();
+    std::fs::write(&path, journal.split_inclusive('\n').take(end).collect::<String>()).unwrap();
+    let resumed = gpulane.call(&["resume", "r"]);
+    assert_eq!(resumed.code, 0, "{resumed:?}");
+    assert_eq!(gpulane.rows().len(), 40);
+    assert_eq!(gpulane.events_of("map_finished").len(), 1);
+    assert_eq!(gpulane.events_of("job_lingered").len(), 0, "workers that came too late were told at once");
+    gpulane.assert_nothing_left();
+}

@@ -54,7 +54,11 @@ impl Engine {
 
 /// A job that has ended while the engine could open no files.
 fn short_of_files(gpulane: &Gpulane) -> Option<(Live, Engine)> {
-    let live = gpulane.start(PLAN, "none");
+    short_of_files_in(gpulane, PLAN)
+}
+
+fn short_of_files_in(gpulane: &Gpulane, plan: &str) -> Option<(Live, Engine)> {
+    let live = gpulane.start(plan, "none");
     let engine = Engine::of(gpulane);
     gpulane.wait_for_events("job_started", 1);
     wait_until("its result", || gpulane.dir().join("jobs/s/main/attempt-1/out/model").exists());
@@ -105,23 +109,25 @@ fn what_could_not_be_published_is_kept_and_a_resume_publishes_it() {
 #[test]
 fn a_kept_output_lets_those_run_that_waited_for_it() {
     let gpulane = Gpulane::new(BINARY);
-    let plan = r#"
-[[stage]]
-name = "a"
-command = ["sh", "-c", "echo x >> starts; echo weights > $GPULANE_OUT/model; mkdir -p {run}/jobs/a/main/out/theirs"]
-[[stage]]
-name = "b"
-after = ["a"]
-command = ["sh", "-c", "cat {run}/jobs/a/main/out/model > $GPULANE_OUT/copy"]
-"#;
-    assert_eq!(gpulane.run(plan, "none").code, 3, "its place is taken");
-    assert!(gpulane.dir().join("jobs/a/main/attempt-1/out/model").exists(), "the output is kept");
-    std::fs::remove_dir_all(gpulane.dir().join("jobs/a/main/out")).unwrap();
+    let after = "[[stage]]\nname = \"b\"\nafter = [\"s\"]\ncommand = [\"sh\", \"-c\", \"cat {run}/jobs/s/main/out/model > $GPULANE_OUT/copy\"]\n";
+    let Some((live, _)) = short_of_files_in(&gpulane, &format!("{PLAN}{after}")) else { return };
+    live.signal(Signal::INT);
+    live.wait();
+    assert!(gpulane.dir().join("jobs/s/main/attempt-1/out/model").exists(), "the output is kept");
     let resumed = gpulane.call(&["resume", "r"]);
     assert_eq!(resumed.code, 0, "{}", resumed.stderr);
     assert_eq!(starts(&gpulane), 1, "it was not computed again");
     let copy = std::fs::read_to_string(gpulane.dir().join("jobs/b/main/out/copy")).unwrap();
     assert_eq!(copy, "weights\n", "and what had been skipped for it has run");
+}
+
+#[test]
+fn what_a_job_left_where_its_output_goes_is_put_aside() {
+    let gpulane = Gpulane::new(BINARY);
+    let plan = "[[stage]]\nname = \"s\"\ncommand = [\"sh\", \"-c\", \"echo weights > $GPULANE_OUT/model; mkdir -p {run}/jobs/s/main/out/theirs\"]\n";
+    assert_eq!(gpulane.run(plan, "none").code, 0);
+    assert_eq!(model(&gpulane.dir()), "weights\n");
+    assert!(gpulane.dir().join("jobs/s/main/out.lost-1/theirs").is_dir());
 }
 
 #[test]

@@ -405,3 +405,19 @@ fn a_second_interrupt_ends_a_run_whose_engine_and_guardian_were_stopped() {
     assert_eq!(live.wait().code, 130);
     assert_resumable(&gpulane);
 }
+
+#[test]
+fn a_signal_before_the_run_has_begun_gives_the_documented_code() {
+    for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143), (Signal::HUP, 143)] {
+        let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
+        gpulane.workspace.file("model.py", "def Model(batch):\n    return batch\n");
+        let args = ["map", "model.py:Model", "@-", "--decode", "value", "--out", "r", "--gpus", "none"];
+        // It waits for a list of items that does not come.
+        let mut child =
+            gpulane.command(&args).stdin(std::process::Stdio::piped()).spawn().expect("gpulane starts");
+        wait_until("the list's file", || gpulane.dir().join("stdin.list").exists());
+        kill(i32::try_from(child.id()).unwrap(), signal);
+        let status = wait_for("its end", || child.try_wait().unwrap());
+        assert_eq!(status.code(), Some(code), "{signal:?}: {status:?}");
+    }
+}

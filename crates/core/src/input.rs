@@ -180,6 +180,13 @@ pub enum Input {
         /// Why and what to do, for a person, if it does not go on.
         result: Result<(), String>,
     },
+    /// A worker whose map is complete was not there to be told: it is ended, and has succeeded as the others have.
+    WorkerUnneeded {
+        /// The worker.
+        job: JobId,
+        /// The attempt that runs.
+        attempt: Attempt,
+    },
     /// Answer to [`Effect::Feed`](crate::Effect::Feed), sooner or later: the feeder is gone and is not started again by itself.
     FeederGone {
         /// The stage.

@@ -42,6 +42,12 @@ impl Core {
         self.close(stage);
     }
 
+    pub(crate) fn on_worker_unneeded(&mut self, job: JobId, attempt: Attempt) {
+        if self.runs_freely(job, attempt) && self.is_map_complete(job) {
+            self.end_as(job, Ending::Stopped, Manner::Gently);
+        }
+    }
+
     fn stop_worker(&mut self, job: JobId) {
         match self.phase(job) {
             Phase::Starting { lane, ending: Ending::No } => {

@@ -258,9 +258,20 @@ impl JournalError {
     }
 }
 
+/// Whether a disk does not take what is written: full, over quota, read-only, failing, or past the limit of a file's size. Where that
+/// keeps a run from its start, nothing was started and nothing is wrong with gpulane.
+pub fn is_refused_by_disk(error: &io::Error) -> bool {
+    use rustix::io::Errno;
+    let refused = [Errno::NOSPC, Errno::DQUOT, Errno::IO, Errno::ROFS, Errno::FBIG];
+    Errno::from_io_error(error).is_some_and(|code| refused.contains(&code))
+}
+
 /// The way out of the few system errors that have one.
-pub(crate) fn io_hint(error: &io::Error) -> Option<String> {
+pub fn io_hint(error: &io::Error) -> Option<String> {
     let hint = match error.kind() {
+        _ if rustix::io::Errno::from_io_error(error) == Some(rustix::io::Errno::IO) => {
+            "check that disk (`dmesg` tells what it said), then try again"
+        }
         io::ErrorKind::StorageFull => "free some space on that disk",
         io::ErrorKind::QuotaExceeded => "free some of your quota on that disk",
         io::ErrorKind::FileTooLarge => "raise the file size limit (`ulimit -f`)",

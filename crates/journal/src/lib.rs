@@ -22,7 +22,7 @@ mod damage_tests;
 #[cfg(test)]
 mod sample;
 
-pub use error::{JournalError, RunDirError};
+pub use error::{JournalError, RunDirError, io_hint, is_refused_by_disk};
 pub use follower::Follower;
 pub use line::{LineError, decode, encode};
 pub use lock::RunLock;

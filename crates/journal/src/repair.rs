@@ -79,8 +79,8 @@ pub(crate) fn open(dir: &RunDir, plan: &Plan, mode: Mode) -> Result<Opened, Jour
         other => other?,
     };
     let length = mend(&file, folded.end, folded.tail, &mut repair)
-        .and_then(|length| file.sync_all().map(|()| length))
-        .map_err(JournalError::io("repair", &path))?;
+        .map_err(JournalError::io("cut the torn end of", &path))?;
+    file.sync_all().map_err(JournalError::io("sync", &path))?;
     // Also when the file was there: its maker may have died before its name was durable.
     disk::sync_dir(dir.root()).map_err(JournalError::io("sync", dir.root()))?;
     Ok(Opened { file, length, state: folded.state, repair })

@@ -175,6 +175,9 @@ pub enum FeederWord {
         failed: u64,
         /// One line for a person: rates, the bottleneck and how close the run was to it.
         summary: String,
+        /// Workers that are connected and told to leave, by job and attempt. Others would look for the feeder in vain.
+        #[serde(default)]
+        told: Vec<(String, u32)>,
     },
     /// It cannot or must not go on.
     Stopped {

@@ -40,6 +40,12 @@ pub fn begin_process<T>(work: impl FnOnce() -> T) -> T {
     process::stack::with_enough(work)
 }
 
+/// From now on a signal that asks for an end is answered with its documented exit code, also while a run is only prepared. For commands
+/// that start one.
+pub fn answer_signals() {
+    process::signals::end_by_signals();
+}
+
 /// Helps a run to its end whose engine has ended and whose lock is still held: the guardian, which ends what is left, may be stopped.
 /// `true`: the engine has ended.
 pub fn help_to_end(dir: &gpulane_journal::RunDir) -> bool {

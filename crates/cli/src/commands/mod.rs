@@ -46,6 +46,9 @@ pub(crate) fn main() -> ExitCode {
         say::error(format!("--leash: {error}"));
         return ExitCode::BadInput;
     }
+    if matches!(cli.command, Command::Run(_) | Command::Map(_) | Command::Resume(_)) {
+        gpulane_runtime::answer_signals();
+    }
     match cli.command {
         Command::Run(args) => run::run(&args),
         Command::Map(args) => map::map(&args),

@@ -136,6 +136,9 @@ pub(crate) fn start(
         }
         Err(error) => {
             say::explain(&error);
+            if !was_there {
+                let _ = std::fs::remove_dir(dir.root());
+            }
             return (ExitCode::BadInput, None);
         }
     };
@@ -143,6 +146,7 @@ pub(crate) fn start(
         Ok(()) => begin(&dir, &lock, plan, show),
         Err(error) => {
             say::error(format!("cannot prepare {}: {error}", dir.root().display()));
+            gpulane_journal::io_hint(&error).into_iter().for_each(say::hint);
             Ended { code: ExitCode::BadInput, refused: true }
         }
     };

@@ -103,6 +103,14 @@ impl Refusal {
         self
     }
 
+    /// A file that the start needs cannot be written.
+    fn disk(path: &Path, error: &std::io::Error) -> Self {
+        let refused = gpulane_journal::is_refused_by_disk(error);
+        let code = if refused { ExitCode::BadInput } else { ExitCode::Internal };
+        Self::new(code, format!("cannot write {}: {error}", path.display()))
+            .hinted(gpulane_journal::io_hint(error))
+    }
+
     fn run_dir(error: &RunDirError) -> Self {
         Self::bad(error).hinted(error.hint())
     }
@@ -170,7 +178,7 @@ fn prepare(orders: &Orders, link: Link) -> Result<Prepared, (Refusal, Link)> {
         let dir = if plan.stages.iter().any(|stage| stage.map.is_some() || stage.entry.is_some()) {
             worker_kit::unpack(dir, &exposure).map_err(|missing| match missing {
                 worker_kit::Missing::Unsafe(error) => Refusal::run_dir(&error),
-                worker_kit::Missing::Io(error) => Refusal::internal(error),
+                worker_kit::Missing::Io(path, error) => Refusal::disk(&path, &error),
             })?
         } else {
             dir

@@ -96,11 +96,12 @@ impl Reactor<'_> {
             FeederWord::Committed { commit, part, rows, failed } => {
                 self.record(Event::BatchCommitted { stage, commit, part, rows, failed });
             }
-            FeederWord::Finished { rows, failed, summary } => {
+            FeederWord::Finished { rows, failed, summary, told } => {
                 self.maps.items_failed |= failed > 0;
                 self.record(Event::MapFinished { stage, rows, failed, summary });
                 self.let_leave(at);
                 self.feed(Input::MapEnded { stage: at, result: Ok(()) });
+                self.dismiss_workers(at, &told);
             }
             FeederWord::Stopped { because, refused } => {
                 if refused {
@@ -110,6 +111,18 @@ impl Reactor<'_> {
                 self.feed(Input::MapEnded { stage: at, result: Err(because) });
             }
             FeederWord::Note { text } => self.prepared.link.note(&text),
+        }
+    }
+
+    /// Workers that were not connected when their map was complete, because they were still starting or had lost a feeder that was killed.
+    fn dismiss_workers(&mut self, stage: StageId, told: &[(String, u32)]) {
+        let plan = std::sync::Arc::clone(&self.prepared.plan);
+        for job in plan.stage(stage).job_ids() {
+            let Some(attempt) = self.roster.get(job).map(|running| running.attempt) else { continue };
+            let name = plan.job_name(job);
+            if !told.iter().any(|(known, number)| *known == name && *number == attempt.0) {
+                self.feed(Input::WorkerUnneeded { job, attempt });
+            }
         }
     }
 

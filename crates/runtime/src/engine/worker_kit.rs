@@ -28,8 +28,8 @@ pub(super) fn sets(stage: &Stage, name: &str) -> bool {
 pub(super) enum Missing {
     /// Others could change it wherever it may stand.
     Unsafe(RunDirError),
-    /// It cannot be written.
-    Io(io::Error),
+    /// This file of it cannot be written.
+    Io(PathBuf, io::Error),
 }
 
 /// Puts the package where nobody else can change it; gives the run with the place in it. A file that is right is left alone: a
@@ -38,10 +38,7 @@ pub(super) fn unpack(dir: RunDir, exposure: &Exposure) -> Result<RunDir, Missing
     let dir = if exposure.is_private() { dir } else { dir.with_python(&cached().map_err(Missing::Unsafe)?) };
     let root = dir.python_dir();
     for (name, text) in PACKAGE {
-        write(&root, name, text).map_err(|error| {
-            let text = format!("cannot write {}: {error}", root.join(name).display());
-            Missing::Io(io::Error::new(error.kind(), text))
-        })?;
+        write(&root, name, text).map_err(|error| Missing::Io(root.join(name), error))?;
     }
     Ok(dir)
 }

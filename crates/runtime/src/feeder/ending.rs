@@ -119,6 +119,7 @@ impl Hub {
                     rows: self.tally.rows_before + self.writing.written.rows.load(Ordering::Relaxed),
                     failed: self.tally.failed_before + self.writing.written.failed.load(Ordering::Relaxed),
                     summary: whole,
+                    told: self.present(),
                 });
                 self.say_bye();
                 0
@@ -144,6 +145,12 @@ impl Hub {
             self.writing.close();
         }
         code
+    }
+
+    /// Workers that have said who they are.
+    fn present(&self) -> Vec<(String, u32)> {
+        let known = self.workers.values().filter(|worker| worker.progress != Progress::Strange);
+        known.map(|worker| (worker.job.clone(), worker.attempt)).collect()
     }
 
     /// Workers leave by themselves; the socket stays open until they have.

@@ -76,6 +76,21 @@ impl Signals {
     }
 }
 
+/// Until [`Signals::listen`] a signal that asks for an end ends this process with the exit code that is documented for it: nothing has
+/// been started by then. What `nohup` has us ignore stays ignored; programs that are started have the default.
+pub(crate) fn end_by_signals() {
+    extern "C" fn end(signal: libc::c_int) {
+        end_now(if signal == libc::SIGINT { 130 } else { 143 });
+    }
+    for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
+        if !stays_ignored(signal) {
+            let handler = end as extern "C" fn(libc::c_int);
+            // SAFETY: the handler makes one system call that may be made in a handler, and does not return.
+            unsafe { libc::signal(signal, handler as libc::sighandler_t) };
+        }
+    }
+}
+
 /// A thread that no signal is delivered to, whatever the others block or will block.
 pub(crate) fn deaf_thread(name: &str, work: impl FnOnce() + Send + 'static) -> io::Result<()> {
     let (mut all, mut before) = (std::mem::MaybeUninit::uninit(), std::mem::MaybeUninit::uninit());
