@@ -88,10 +88,6 @@ class Round:
         story.disk = next((kind for kind in ("small", "image") if kind in first.needs), "plain")
         if "nvml" in first.needs:
             story.nvml, story.gpus, story.lanes = True, "all", None
-            for job in story.jobs():
-                # On a GPU that cannot be read a job that stands still is told and left alone: it may be at work.
-                if job.part.get("end") == "result":
-                    job.part["end"] = "done"
         given = {story.disk, "root", "user", "preload"} | ({"nvml"} if story.nvml else set())
         given &= self.options.have | faults.STORIES
         given |= {"map"} if story.map else {"plan"}

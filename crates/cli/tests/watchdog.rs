@@ -131,17 +131,24 @@ fn a_gpu_that_cannot_be_seen_may_be_at_work_until_it_is_seen() {
 }
 
 #[test]
-fn a_result_that_is_there_early_ends_nobody_whose_gpu_may_be_at_work() {
-    let (nvml, gpulane) = on(&["24GiB"]);
-    nvml.set(|script| script["gpus"][0]["load"] = Value::Null);
+fn where_its_results_are_there_a_suspect_has_succeeded_also_on_a_gpu_that_cannot_be_read() {
     let python =
-        format!("import os\nopen(os.environ['GPULANE_OUT'] + '/model.pt', 'w').write('epoch 1')\n{LOCKED}");
-    let live = gpulane.start(&stage("s", "hang = \"10s\"\nresult = [\"model.pt\"]", &python), "all");
-    gpulane.wait_for_events("hang_suspected", 1);
-    assert!(gpulane.events_of("job_lingered").is_empty());
-    gpulane.call(&["cancel", "r"]);
-    live.wait();
-    assert!(gpulane.events_of("job_succeeded").is_empty());
+        format!("import os\nopen(os.environ['GPULANE_OUT'] + '/model.pt', 'w').write('weights')\n{LOCKED}");
+    let plan = stage("s", "hang = \"10s\"\nresult = [\"model.pt\"]", &python);
+    for hangs in [false, true] {
+        let (nvml, gpulane) = on(&["24GiB"]);
+        nvml.set(|script| script["gpus"][0]["load"] = Value::Null);
+        let live = gpulane.start(&plan, "all");
+        gpulane.wait_for_events("job_started", 1);
+        if hangs {
+            nvml.set(|script| script["hang"] = "all".into());
+        }
+        let lingered = gpulane.wait_for_events("job_lingered", 1);
+        assert_eq!(lingered[0]["job"], "s/main", "{lingered:?}");
+        assert_eq!(live.wait().code, 0);
+        assert_eq!(gpulane.jobs_in("job_succeeded"), ["s/main"]);
+        gpulane.assert_nothing_left();
+    }
 }
 
 #[test]

@@ -246,7 +246,8 @@ impl Watchman {
             None => (Seen::First, None),
         };
         if in_the_dark && matches!(seen, Seen::Frozen | Seen::Waiting) {
-            (seen, waits_for) = (Seen::Unreadable, Some(DARK.to_owned()));
+            // No proof, but no wait by the clock either: where its results are there, that is enough.
+            (seen, waits_for) = (Seen::Waiting, Some(DARK.to_owned()));
         }
         let quiet = charge.vigil.quiet(now);
         let judgement = charge.vigil.on_evidence(now, seen);
