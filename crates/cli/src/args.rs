@@ -163,6 +163,9 @@ pub(crate) struct JobSettings {
     /// A job without a sign of life for so long is frozen: 10m, off
     #[arg(long, value_name = "TIME")]
     pub(crate) hang: Option<String>,
+    /// End a job also without proof that it is frozen, once it has waited for so long: 1h, off [default: off]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) hang_outside: Option<String>,
     /// A file under {out} that means the work is done; * and ** match any
     #[arg(long, value_name = "GLOB")]
     pub(crate) result: Option<String>,
@@ -182,6 +185,7 @@ impl JobSettings {
             ("--retries", "retries", &self.retries),
             ("--timeout", "timeout", &self.timeout),
             ("--hang", "hang", &self.hang),
+            ("--hang-outside", gpulane_plan::HANG_OUTSIDE, &self.hang_outside),
             ("--result", "result", &self.result),
             ("--start-gate", "start_gate", &self.start_gate),
         ];

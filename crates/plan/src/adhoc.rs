@@ -18,6 +18,7 @@ use crate::resolve::resolve;
 use crate::settings::Settings;
 use crate::source::Source;
 use crate::sweep;
+use crate::watch;
 
 /// What `gpulane run` was given instead of a plan file.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -44,6 +45,9 @@ pub struct Override {
     /// The value as given; read as it would be in a plan, quotes left out.
     pub value: String,
 }
+
+/// The key of `--hang-outside`, which is a part of `hang` and read after that.
+pub const HANG_OUTSIDE: &str = "hang.outside";
 
 /// How such a line begins.
 const START: &str = "gpulane run";
@@ -150,6 +154,13 @@ pub(crate) fn read_override(
         _ => DeValue::String(given.value.as_str().into()),
     };
     problems.flag = Some(given.flag.clone());
+    if given.key == HANG_OUTSIDE {
+        let node = Spanned::new(span.clone(), value);
+        settings.hang = watch::hang_outside(settings.hang.take(), &node, problems);
+        settings.written.push(Placed::new("hang", span));
+        problems.flag = None;
+        return;
+    }
     // A value of no length at the very start would look like damage; no flag's value stands there.
     if !settings.read(&given.key, span.clone(), &Spanned::new(span.clone(), value), problems) {
         _ = keys::unknown(&given.key, &span, &keys::STAGE, "a stage", problems);

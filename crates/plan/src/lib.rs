@@ -54,7 +54,7 @@ mod words;
 
 use gpulane_model::RunSettings;
 
-pub use adhoc::{AdHoc, Override, adhoc};
+pub use adhoc::{AdHoc, HANG_OUTSIDE, Override, adhoc};
 pub use diagnostic::{Diagnostic, Outcome, Severity};
 pub use map_line::{MapLine, change_map, map_line};
 pub use programs::{chooses_gpu, missing_file, missing_name, missing_program, not_executable, not_there_yet};

@@ -4,6 +4,7 @@ use gpulane_model::template::{self, Piece};
 use gpulane_model::{Hang, HangAction, Millis, StartGate};
 use toml::de::DeValue;
 
+use crate::diagnostic::Span;
 use crate::keys;
 use crate::problems::Problems;
 use crate::reader::{Limit, Node, Placed, count, duration, is_damage, texts};
@@ -115,16 +116,44 @@ fn hang_table(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Hang> {
             }
         }
     }
+    let written = table.iter().find(|(key, _)| key.get_ref() == "outside");
+    let span = written.map_or_else(|| node.span(), |(_, value)| value.span());
+    (sound && is_long_enough(&hang, &span, problems)).then_some(hang)
+}
+
+/// Reports an `outside` that would be over before anything is suspected.
+fn is_long_enough(hang: &Hang, span: &Span, problems: &mut Problems<'_>) -> bool {
     let early = hang.outside.filter(|outside| !hang.adaptive && *outside < hang.after);
-    if let (true, Some(outside)) = (sound, early) {
-        let written = table.iter().find(|(key, _)| key.get_ref() == "outside");
-        let span = written.map_or_else(|| node.span(), |(_, value)| value.span());
+    if let Some(outside) = early {
         problems
-            .error(&span, format!("`outside` ({outside}) is shorter than `after` ({})", hang.after))
+            .error(span, format!("`outside` ({outside}) is shorter than `after` ({})", hang.after))
             .help("a job is suspected after `after`: write a longer time, or leave `outside` out for no end");
-        return None;
     }
-    sound.then_some(hang)
+    early.is_none()
+}
+
+/// `--hang-outside`, which has a flag of its own because `--hang` takes no table; `hang` is what that one said.
+pub(crate) fn hang_outside(
+    hang: Option<Limit<Hang>>,
+    node: &Node<'_>,
+    problems: &mut Problems<'_>,
+) -> Option<Limit<Hang>> {
+    let hang = match hang {
+        Some(Limit::Off) => {
+            problems
+                .error(&node.span(), "there is no watchdog to wait any longer")
+                .help("leave `--hang-outside` out, or `--hang off`");
+            return None;
+        }
+        Some(Limit::At(hang)) => hang,
+        None => Hang::default(),
+    };
+    let outside = match outside(node, problems)? {
+        Limit::At(outside) => Some(outside),
+        Limit::Off => None,
+    };
+    let hang = Hang { outside, ..hang };
+    is_long_enough(&hang, &node.span(), problems).then_some(Limit::At(hang))
 }
 
 /// How long a job may wait that is only suspected.

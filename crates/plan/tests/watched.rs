@@ -3,7 +3,7 @@
 mod support;
 
 use gpulane_model::Millis;
-use gpulane_plan::{AdHoc, Override, adhoc};
+use gpulane_plan::{AdHoc, HANG_OUTSIDE, Override, adhoc};
 use support::{checked, line, plan, settings, summary};
 
 /// What is told of a stage with this line, which is the plan's fourth.
@@ -144,4 +144,35 @@ fn results_hold_no_placeholders() {
         ("result = \"model-{seed}.pt\"", "4:10 `{seed}` is not replaced in `result` | write \"model-*.pt\""),
     ]);
     assert_eq!(told("result = [\"model-[0-9].pt\", \"a{b.pt\"]"), [""; 0]);
+}
+
+#[test]
+fn a_flag_says_how_long_a_wait_may_last_that_is_only_told() {
+    let given = |flag: &str, key: &str, value: &str| Override {
+        flag: flag.into(),
+        key: key.into(),
+        value: value.into(),
+    };
+    let outside = |value: &str| given("--hang-outside", HANG_OUTSIDE, value);
+    let read = |overrides: Vec<Override>| {
+        let input = AdHoc { overrides, command: vec!["true".into()], ..AdHoc::default() };
+        let (source, outcome) = adhoc(&input, settings());
+        let told: Vec<String> = outcome.diagnostics.iter().map(|found| line(&source, found)).collect();
+        (outcome.plan.and_then(|plan| plan.stages[0].hang), told)
+    };
+    let (hang, told) = read(vec![given("--hang", "hang", "5m"), outside("1h")]);
+    assert_eq!((hang.map(|hang| (hang.after, hang.outside)), told), {
+        (Some((Millis::seconds(300), Some(Millis::seconds(3600)))), vec![])
+    });
+    assert_eq!(read(vec![outside("1h")]).0.map(|hang| hang.adaptive), Some(true), "`after` stays learnt");
+    assert_eq!(read(vec![outside("off")]).0.map(|hang| hang.outside), Some(None));
+    for (flags, expected) in [
+        (vec![given("--hang", "hang", "5m"), outside("1m")], "`outside` (1m 00s) is shorter than `after`"),
+        (vec![given("--hang", "hang", "off"), outside("1m")], "there is no watchdog"),
+        (vec![outside("soon")], "`outside`"),
+    ] {
+        let (hang, told) = read(flags);
+        assert_eq!(hang, None);
+        assert!(told.len() == 1 && told[0].contains(expected), "{told:?}");
+    }
 }

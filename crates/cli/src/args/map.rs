@@ -87,6 +87,9 @@ pub(crate) struct MapSettings {
     /// A worker without a sign of life for so long is frozen and replaced: 10m, off
     #[arg(long, value_name = "TIME")]
     pub(crate) hang: Option<String>,
+    /// End a worker also without proof that it is frozen, once it has waited for so long: 1h, off [default: off]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) hang_outside: Option<String>,
     /// Hold back starts while the CPUs are saturated: auto, off, or how many start at once
     #[arg(long, value_name = "N")]
     pub(crate) start_gate: Option<String>,
@@ -119,6 +122,7 @@ impl MapSettings {
             ("--mps", "mps", &self.mps),
             ("--retries", "retries", &self.retries),
             ("--hang", "hang", &self.hang),
+            ("--hang-outside", gpulane_plan::HANG_OUTSIDE, &self.hang_outside),
             ("--start-gate", "start_gate", &self.start_gate),
         ])
     }
