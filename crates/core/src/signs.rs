@@ -49,13 +49,13 @@ pub struct ProcessSigns {
 
 /// CPU time below this is a poller's. The kernel counts in ticks of 10 ms, so less than two of them may be none at all.
 const LEAST_CPU: Millis = Millis(20);
-/// And so is less than this part of the time: all processes together, since the silence began.
+/// CPU time below this part of the time is a poller's, too: of all processes together, since the silence began.
 const LEAST_CPU_PART: u64 = 200;
 /// As many page faults are nobody's work.
 pub(crate) const FEW_FAULTS: u64 = 16;
 
 impl Signs {
-    /// The same with its processes in order, so that two looks can be compared side by side.
+    /// These signs with the processes in order, so that two looks can be compared side by side.
     pub(crate) fn in_order(&self) -> Self {
         let mut signs = self.clone();
         signs.processes.sort_unstable();

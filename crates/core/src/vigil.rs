@@ -21,15 +21,15 @@ pub enum Wish {
 /// What the evidence says, beside that which was taken before.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Seen {
-    /// There is none to compare it with.
+    /// No earlier evidence is there to compare with.
     First,
-    /// It is the same, and what the job waits for provably cannot come.
+    /// Nothing has moved since the earlier evidence, and what the job waits for provably cannot come.
     Frozen,
-    /// It is another: something has moved.
+    /// Something has moved since the earlier evidence.
     Moved,
-    /// It is the same, but what the job waits for may come, or is not known.
+    /// Nothing has moved, but what the job waits for may come, or is not known.
     Waiting,
-    /// It is the same, but the job waits by the clock and will wake by itself.
+    /// Nothing has moved, but the job waits by the clock and will wake by itself.
     Sleeping,
     /// A person or a debugger has stopped the job.
     Stopped,
@@ -44,11 +44,11 @@ pub enum Judgement {
     Nothing,
     /// People are to be told that it is quiet; once in a silence.
     Suspect,
-    /// It is frozen.
+    /// The job is frozen.
     Frozen,
-    /// It is only suspected, and has been for longer than that may last.
+    /// The job is only suspected, and has been for longer than that may last.
     Overdue,
-    /// Its results are there, and it waits for something other than the clock: it will not exit by itself.
+    /// The job's results are there, and it waits for something other than the clock: it will not exit by itself.
     Lingers,
 }
 
@@ -79,7 +79,7 @@ impl Limits {
 pub struct Vigil {
     /// The silence that is too long; `None`: none is.
     after: Option<Millis>,
-    /// The same once its results are there.
+    /// The silence that is too long once the job's results are there.
     linger: Option<Millis>,
     /// The silence that is too long even where nothing proves a freeze; `None`: none is.
     outside: Option<Millis>,
@@ -87,7 +87,7 @@ pub struct Vigil {
     result_there: bool,
     /// When the newest look was, or the watch began.
     looked: Millis,
-    /// What it saw.
+    /// What the newest look saw.
     seen: Option<Signs>,
     /// For how long no look has seen life. Counts only time that was watched.
     silence: Millis,
@@ -227,13 +227,13 @@ impl Vigil {
         self.over.take()
     }
 
-    /// For how long it has shown no sign of life.
+    /// For how long the job has shown no sign of life.
     pub fn quiet(&self, now: Millis) -> Millis {
         let stopped = self.seen.as_ref().is_some_and(|signs| signs.stopped);
         if stopped { self.silence } else { self.silence.after(self.watched_until(now)) }
     }
 
-    /// The longest it has shown none, also if it shows none now.
+    /// The longest silence of the job, also if it is the one that lasts now.
     pub fn longest_quiet(&self) -> Millis {
         self.longest.max(self.silence)
     }
@@ -290,7 +290,7 @@ impl Vigil {
         self.proof = Proof::Held { due: due.min(end), pause };
     }
 
-    /// It may wake by itself, or be seen better: the longer it does not, the less often evidence is taken.
+    /// Puts the next evidence off: the longer a job neither wakes by itself nor can be seen better, the less often it is taken.
     fn wait_longer(&mut self, now: Millis) {
         let pause = match self.proof {
             Proof::Held { pause, .. } => pause.after(pause),

@@ -64,7 +64,7 @@ pub enum Event {
         gpus: Vec<String>,
         /// Its main process.
         pid: u32,
-        /// It was a standby: its file was imported before.
+        /// Whether the process was a standby: its file was imported before.
         #[serde(default, skip_serializing_if = "is_false")]
         warm: bool,
     },
@@ -153,7 +153,7 @@ pub enum Event {
         attempt: Attempt,
         /// Without a sign of life for so many seconds.
         quiet: f64,
-        /// It provably cannot go on: it is frozen. Otherwise it is only suspected.
+        /// Whether the job provably cannot go on: it is frozen. Otherwise it is only suspected.
         frozen: bool,
         /// Only suspected, and for longer than `hang.outside` allows: it is ended like a frozen one.
         #[serde(default, skip_serializing_if = "std::ops::Not::not")]
@@ -168,7 +168,7 @@ pub enum Event {
         job: String,
         /// The try under way.
         attempt: Attempt,
-        /// It had shown none for so many seconds.
+        /// Seconds for which the job had shown no sign of life.
         quiet: f64,
     },
     /// A job finished its work but did not exit; it was ended and counts as succeeded.
@@ -223,10 +223,10 @@ pub enum Event {
         pids: Vec<u32>,
         /// How much, in bytes.
         bytes: u64,
-        /// The same for a person, and what to do.
+        /// What that means for a person, and what to do.
         because: String,
     },
-    /// That memory is back.
+    /// Memory that was held is back.
     VramBack {
         /// Its UUID.
         gpu: String,
@@ -303,7 +303,7 @@ pub enum Event {
         attempt: Attempt,
         /// How the last one ended, for a person.
         because: String,
-        /// It had its model loaded, so earlier failures in a row are forgotten.
+        /// Whether the worker had its model loaded, so that earlier failures in a row are forgotten.
         fruitful: bool,
     },
     /// Starts are held back by something outside, such as a full disk or GPUs in use by others.

@@ -8,7 +8,7 @@ use crate::{Evidence, Frame, ProcessEvidence, Python, ThreadEvidence, proof};
 
 /// CPU time between the looks that is work, in milliseconds; less than this may be a few turns of a poller.
 const WORK: u64 = 20;
-/// And its share of that time, in thousandths.
+/// The share of the time between the looks that is work, in thousandths.
 const WORK_PER_MILLE: u64 = 5;
 
 /// What two looks at the same processes show.
@@ -18,9 +18,9 @@ pub enum Change {
     Frozen(String),
     /// Nothing has moved, but what it waits for may still come from outside, or is not known; what that is.
     Waiting(String),
-    /// It lives; why.
+    /// The job lives; why.
     Moved(String),
-    /// It cannot be looked at, so nothing can be said of it; why.
+    /// The job cannot be looked at, so nothing can be said of it; why.
     Unseen(String),
     /// Nothing has moved, and it waits by the clock: it will go on by itself; where.
     Sleeping(String),
@@ -47,7 +47,7 @@ pub enum GpuUse {
     /// Not known: they cannot be read, or were not.
     #[default]
     Unknown,
-    /// It has none, or they idled.
+    /// The job has no GPU, or all of them idled.
     Idle,
     /// One of them was at work.
     Busy,
@@ -110,7 +110,7 @@ fn membership<T: Ord>(before: &BTreeSet<T>, after: &BTreeSet<T>, what: &str) -> 
     after.difference(before).next().map(|_| format!("{what} was started"))
 }
 
-/// The same processes in both looks.
+/// Each process of both looks, as it was and as it is.
 fn pairs<'a>(
     first: &'a Evidence,
     second: &'a Evidence,
@@ -120,7 +120,7 @@ fn pairs<'a>(
     first.processes.iter().filter_map(move |process| Some((process, *later.get(&process.pid)?)))
 }
 
-/// The same threads of one process in both looks, without those that only watch.
+/// Each thread of one process in both looks, without those that only watch.
 fn thread_pairs<'a>(
     before: &'a ProcessEvidence,
     after: &'a ProcessEvidence,

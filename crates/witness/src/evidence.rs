@@ -47,9 +47,9 @@ pub struct ProcessEvidence {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Wakes {
-    /// It has a timer, or handles the signal of one.
+    /// The process has a timer, or handles the signal of one.
     Timer(String),
-    /// It handles a signal that has no meaning but to let it go on.
+    /// The process handles a signal that has no meaning but to let it go on.
     Sent(String),
 }
 
@@ -65,12 +65,12 @@ impl fmt::Display for Wakes {
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Python {
-    /// It is not Python.
+    /// The process is not Python.
     #[default]
     NotPython,
-    /// This version; its threads carry their frames.
+    /// Python of this version; its threads carry their frames.
     Version(String),
-    /// It is Python but cannot be read: why, and what to do.
+    /// Python, but it cannot be read: why, and what to do.
     Unreadable(String),
 }
 
@@ -91,7 +91,7 @@ pub struct ThreadEvidence {
     pub cpu: u64,
     /// How often it has been taken off a CPU: unchanged means that it has not run at all.
     pub switches: u64,
-    /// It holds the lock of the Python interpreter.
+    /// The thread holds the lock of the Python interpreter.
     pub gil: bool,
     /// Its Python frames, innermost first; empty if it has none.
     pub frames: Vec<Frame>,
@@ -109,7 +109,7 @@ pub struct Wait {
     pub on: Option<String>,
     /// The kernel's number of that pipe or socket, by which the other end is found.
     pub inode: Option<u64>,
-    /// It will end by itself: it has a time limit. `None`: unknown.
+    /// The wait will end by itself: it has a time limit. `None`: unknown.
     pub timed: Option<bool>,
     /// Who has the file lock it waits for.
     pub holder: Option<Holder>,
@@ -188,12 +188,12 @@ impl ProcessEvidence {
 }
 
 impl ThreadEvidence {
-    /// It waits, and will go on by itself when its time has come.
+    /// Whether the thread waits, and will go on by itself when its time has come.
     pub(crate) fn waits_by_the_clock(&self) -> bool {
         self.wait.as_ref().is_some_and(|wait| wait.timed == Some(true))
     }
 
-    /// It waits for nothing but the clock.
+    /// Whether the thread waits for nothing but the clock.
     pub(crate) fn is_plain_sleep(&self) -> bool {
         self.wait.as_ref().is_some_and(|wait| {
             ["nanosleep", "clock_nanosleep"].contains(&wait.call.as_str())
@@ -201,7 +201,7 @@ impl ThreadEvidence {
         })
     }
 
-    /// It waits for the lock of a file.
+    /// Whether the thread waits for the lock of a file.
     pub(crate) fn waits_for_file_lock(&self) -> bool {
         self.wait.as_ref().is_some_and(|wait| ["flock", "fcntl"].contains(&wait.call.as_str()))
     }

@@ -33,7 +33,7 @@ impl Frame {
         if frozen || within_lib_python(&self.file).is_some() { Owner::Standard } else { Owner::User }
     }
 
-    /// It belongs to Python's own library.
+    /// Whether the frame belongs to Python's own library.
     pub(crate) fn is_standard(&self) -> bool {
         self.owner() == Owner::Standard
     }

@@ -17,7 +17,7 @@ pub(crate) struct FileLocks {
 
 /// One line.
 struct Entry {
-    /// Those with the same number are about the same lock.
+    /// Entries with the same number are about the same lock.
     number: String,
     waits: bool,
     kind: Kind,

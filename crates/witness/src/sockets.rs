@@ -13,7 +13,7 @@ pub(crate) struct TcpSocket {
     pub(crate) local: SocketAddr,
     /// The other end; its own address for one that listens.
     pub(crate) address: SocketAddr,
-    /// It waits for others to connect.
+    /// The socket waits for others to connect.
     pub(crate) listens: bool,
     /// Bytes received, and sent and acknowledged.
     pub(crate) bytes: u64,

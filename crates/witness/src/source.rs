@@ -10,7 +10,7 @@ use serde::Serialize;
 pub enum Source {
     /// Any other thread of its process: a lock, condition or event in memory of its own, whose owner is written nowhere.
     OwnThreads,
-    /// This thread and no other; one that is not among the evidence has ended.
+    /// One certain thread and no other; one that is not among the evidence has ended.
     Thread {
         /// Its id.
         tid: u32,
@@ -38,13 +38,13 @@ pub enum Source {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Tie {
-    /// It is joined: waited for to end.
+    /// The thread is joined: waited for to end.
     Joined,
-    /// It owns the `RLock`.
+    /// The thread owns the `RLock`.
     RLock,
-    /// It owns the mutex of the C library.
+    /// The thread owns the mutex of the C library.
     Mutex,
-    /// It holds the lock of the Python interpreter.
+    /// The thread holds the lock of the Python interpreter.
     Interpreter,
 }
 

@@ -11,9 +11,9 @@ pub(crate) struct Call {
 /// How a call says that it has a time limit.
 #[derive(Clone, Copy)]
 enum Limit {
-    /// It has none.
+    /// The call has no limit.
     Never,
-    /// It always has.
+    /// The call always has a limit.
     Always,
     /// A pointer to a time in this argument, if it is not null.
     Pointer(usize),

@@ -9,13 +9,13 @@ use crate::netlink::{ask, attribute, u32_at};
 pub(crate) struct UnixSocket {
     /// The path it is bound to, `@name` for one that is in no file system; empty if it is bound to nothing.
     pub(crate) name: String,
-    /// It waits for others to connect.
+    /// The socket waits for others to connect.
     pub(crate) listens: bool,
     /// Whoever knows its name may send to it.
     pub(crate) datagram: bool,
     /// The number of the socket at the other end; `None` without one, or while that has not been accepted.
     pub(crate) peer: Option<u64>,
-    /// Those that have connected and not been accepted.
+    /// Sockets that have connected and not been accepted.
     pub(crate) pending: Vec<u64>,
 }
 

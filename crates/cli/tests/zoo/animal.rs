@@ -35,7 +35,7 @@ pub(crate) enum Fate {
 }
 
 impl Animal {
-    /// The same program as another job, which may not wait for ever.
+    /// A second job of this program, which may not wait for ever.
     pub(crate) fn double(&self) -> Self {
         Self { name: format!("{}-outside", self.name), ..self.clone() }
     }

@@ -33,7 +33,7 @@ pub(crate) struct Score {
     pub(crate) faults: Vec<String>,
 }
 
-/// So many of so many.
+/// A count and what it is out of.
 #[derive(Default)]
 struct Tally {
     hit: usize,

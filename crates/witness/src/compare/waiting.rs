@@ -79,7 +79,7 @@ fn for_file_lock(evidence: &Evidence, thread: &ThreadEvidence) -> Option<String>
     ))
 }
 
-/// The same, by a file that is there or not: who made it cannot be seen.
+/// A wait for a lock that is a file, there or not: who made it cannot be seen.
 fn for_lock_file(earlier: &ThreadEvidence, later: &ThreadEvidence) -> Option<String> {
     if !(earlier.waits_by_the_clock() && later.waits_by_the_clock()) {
         return None;

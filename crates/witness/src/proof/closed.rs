@@ -64,7 +64,7 @@ impl<'a> Closed<'a> {
         })
     }
 
-    /// The same, but for threads that only watch.
+    /// Whether all are closed but for threads that only watch.
     pub(crate) fn but_for_monitors(&self, process: &ProcessEvidence) -> bool {
         let mut threads = process.threads.iter().filter(|thread| !self.known.monitors.contains(&thread.tid));
         threads.all(|thread| {
@@ -159,7 +159,7 @@ impl<'a> Closed<'a> {
     }
 }
 
-/// It waits in both looks, and no limit ends that: neither of the call, nor by what it does when that is over.
+/// Whether a thread waits in both looks, and no limit ends that: neither of the call, nor by what it does when that is over.
 fn waits_without_end(
     process: &ProcessEvidence,
     earlier: &ThreadEvidence,
@@ -211,7 +211,7 @@ fn asking(evidence: &Evidence) -> BTreeSet<u32> {
     asking.collect()
 }
 
-/// It asks for a result again and again at one place: its limits came and went between the looks, and it did nothing else. What it
+/// Whether a thread asks for a result again and again at one place: its limits came and went between the looks, and it did nothing else. What it
 /// asks is known: who else has a pipe, or that there are threads that could put.
 fn asks_in_vain(process: &ProcessEvidence, earlier: &ThreadEvidence, later: &ThreadEvidence) -> bool {
     let known = later.frames.iter().take_while(|frame| frame.is_standard()).any(|frame| {

@@ -10,7 +10,7 @@ use crate::unix::{UnixSocket, UnixSockets, unix_sockets};
 /// The other end of a socket.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum End {
-    /// These sockets of this machine, any of which can send; and what the connection is.
+    /// Sockets of this machine, any of which can send; and what the connection is.
     Sockets(Vec<u64>, String),
     /// Whoever connects to it.
     Listener(String),

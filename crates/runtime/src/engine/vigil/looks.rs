@@ -36,7 +36,7 @@ pub(super) struct Look {
 pub(super) enum Answer {
     NotYet(Look),
     Here(Evidence),
-    /// It does not come back.
+    /// The look does not come back.
     Never,
 }
 

@@ -40,7 +40,7 @@ pub(super) use pressure::Pressure;
 
 /// What the reactor tells the thread.
 enum Ask {
-    /// This job runs.
+    /// A job that runs.
     Follow { job: JobId, attempt: Attempt, main: i32 },
     /// Its processes have ended; whether well, for what a stage's jobs normally show.
     Leave { job: JobId, well: bool },
