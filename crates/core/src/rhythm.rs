@@ -53,6 +53,17 @@ pub struct Place {
     pub stack: u64,
     /// The instruction it returns to.
     pub code: u64,
+    /// Whether the call also ends by events, as that of an event loop does: `poll`, `select`, `epoll_wait`.
+    pub events: bool,
+}
+
+impl Place {
+    /// Whether the same code waits here and there. An interpreter that replaces operations by faster ones while a loop runs (Python
+    /// does after eight turns) moves the stack a little.
+    fn is_near(&self, other: &Self) -> bool {
+        let stack = other.stack;
+        Self { stack, ..*self } == *other && self.stack.abs_diff(stack) <= SAME_STACK
+    }
 }
 
 /// What a thread did that may be a sign of life.
@@ -71,7 +82,7 @@ pub struct Work {
 /// What is known of one thread.
 #[derive(Clone, Debug)]
 pub struct Rhythm {
-    /// The main thread of its process. Its I/O is always life, and it may compute less; when it asks does not matter.
+    /// The main thread of its process: what it writes is life, as is more than it takes to ask again, unless it is an event loop.
     main: bool,
     last: ThreadSigns,
     /// When it was last seen to have run.
@@ -84,7 +95,7 @@ pub struct Rhythm {
     wakes: VecDeque<Wake>,
     /// Looks in a row that met it awake.
     awake: u32,
-    /// It has run since the look before.
+    /// Whether the thread has run since the look before.
     stirred: bool,
     /// Bytes it wrote since the look before that are withheld.
     said: u64,
@@ -104,17 +115,22 @@ struct Wake {
     cpu: u64,
 }
 
-/// So many wakes make a rhythm.
+/// The number of wakes that make a rhythm: the first, and one for each interval.
 const WAKES: usize = 8;
-/// So many are remembered.
+/// The number of wakes that are remembered.
 const REMEMBERED: usize = 16;
 /// CPU time of a wake in which a thread only looks, in nanoseconds.
 const LOOKS: u64 = 5_000_000;
-/// The same for a main thread, which also must not compute more than this part of the time.
+/// CPU time of a wake in which a main thread only looks, in nanoseconds; of all the time it may compute this part at most.
 const MAIN_LOOKS: u64 = 1_000_000;
 const MAIN_PART: u64 = 66;
+/// What a main thread may read in a wake to see whether something has come, and read and write in one of an event loop, in bytes.
+const MAIN_READS: u64 = 4096;
+const LOOP_IO: u64 = 65_536;
 /// What I/O may differ by from wake to wake beside a quarter, in bytes.
 const SLACK: u64 = 1024;
+/// Bytes by which the stack of one place may differ.
+const SAME_STACK: u64 = 512;
 /// In one wake a thread may wait so often for locks and disks.
 const ONE_WAKE: u64 = 4;
 /// A thread met awake so often in a row works.
@@ -180,9 +196,9 @@ impl Rhythm {
         Work::default()
     }
 
-    /// Whether it is known for one that only looks.
+    /// Whether the thread is known for one that only looks.
     pub fn only_looks(&self) -> bool {
-        self.wakes.len() >= WAKES
+        self.wakes.len() + 1 >= WAKES
     }
 
     /// Whether what it does is withheld although it is not yet known for one that only looks, and would be life.
@@ -196,12 +212,12 @@ impl Rhythm {
         self.is_unsettled() || (self.main && !self.wakes.is_empty())
     }
 
-    /// How often it had been given a CPU when it was last met at rest.
+    /// How often the thread had been given a CPU when it was last met at rest.
     pub fn runs(&self) -> u64 {
         self.last.runs
     }
 
-    /// Whether it has run since the look before.
+    /// Whether the thread has run since the look before.
     pub fn has_stirred(&self) -> bool {
         self.stirred
     }
@@ -211,13 +227,13 @@ impl Rhythm {
         self.said
     }
 
-    /// Somebody waits for what it does: from now on that counts.
+    /// Notes that somebody waits for what the thread does: from now on that counts.
     pub fn need(&mut self) -> Work {
         self.needed = true;
         self.dismiss()
     }
 
-    /// What it did counts after all.
+    /// Counts what was withheld of the thread after all.
     pub fn dismiss(&mut self) -> Work {
         self.wakes.clear();
         self.place = None;
@@ -237,15 +253,24 @@ impl Rhythm {
 
     fn fits(&self, now: Millis, step: Millis, place: Place, done: &Done) -> bool {
         let gap = self.gap(now, done);
-        let at_rest = self.place.is_none_or(|known| known == place);
+        let at_rest = self.place.is_none_or(|known| known.is_near(&place));
         let modest = done.faults <= FEW_FAULTS.saturating_mul(done.wakes);
-        let main = || {
-            let asks = done.cpu <= MAIN_LOOKS.saturating_mul(done.wakes);
-            done.io() == 0 && asks && self.is_modest(gap.unwrap_or(step), done.cpu)
+        let regular = self.is_alike(done) && self.is_regular(gap, step, done);
+        let fits = if self.main {
+            // A heartbeat may also be a task of an event loop that waits for something else.
+            let beats = place.events && done.io() <= LOOP_IO.saturating_mul(done.wakes) && regular;
+            beats || self.asks(gap.unwrap_or(step), done)
+        } else {
+            regular
         };
-        at_rest
-            && modest
-            && if self.main { main() } else { self.is_alike(done) && self.is_regular(gap, step, done) }
+        at_rest && modest && fits
+    }
+
+    /// Whether a main thread only asked whether something has come. When it asks does not matter.
+    fn asks(&self, gap: Millis, done: &Done) -> bool {
+        let reads_alike = done.read <= MAIN_READS.saturating_mul(done.wakes) && self.is_alike(done);
+        let quick = done.cpu <= MAIN_LOOKS.saturating_mul(done.wakes);
+        done.written == 0 && (done.read == 0 || reads_alike) && quick && self.is_modest(gap, done.cpu)
     }
 
     /// Whether a main thread computed for a small part of the time, as far as is remembered.
@@ -337,7 +362,7 @@ impl ThreadSigns {
 }
 
 impl Work {
-    /// Both together.
+    /// The sum of two pieces of work.
     #[must_use]
     pub fn and(self, other: Self) -> Self {
         Self {

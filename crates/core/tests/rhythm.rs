@@ -18,7 +18,7 @@ struct Habit {
     rest: Rest,
 }
 
-const PLACE: Place = Place { call: 230, stack: 7, code: 8 };
+const PLACE: Place = Place { call: 230, stack: 7, code: 8, events: false };
 const HEARTBEAT: Habit =
     Habit { every: 2000, jitter: 0, cpu: MS / 2, read: 3000, written: 40, rest: Rest::Clock(PLACE) };
 
@@ -67,9 +67,9 @@ fn a_monitor_is_known_however_often_it_is_looked_at() {
 
 #[test]
 fn eight_wakes_are_needed_and_until_then_it_is_in_doubt() {
-    let (work, rhythm) = watched(|_| HEARTBEAT, false, 250, 16_500);
+    let (work, rhythm) = watched(|_| HEARTBEAT, false, 250, 14_500);
     assert!(work == Work::default() && rhythm.is_unsettled() && !rhythm.only_looks());
-    let (_, rhythm) = watched(|_| HEARTBEAT, false, 250, 18_500);
+    let (_, rhythm) = watched(|_| HEARTBEAT, false, 250, 16_500);
     assert!(!rhythm.is_unsettled() && rhythm.only_looks());
 }
 
@@ -82,6 +82,7 @@ fn what_does_not_fit_is_work_and_all_that_was_withheld_counts() {
         ("read more", Habit { read: 30_000, ..HEARTBEAT }),
         ("wrote more", Habit { written: 9_000, ..HEARTBEAT }),
         ("rests elsewhere", Habit { rest: elsewhere, ..HEARTBEAT }),
+        ("rests deeper", Habit { rest: Rest::Clock(Place { stack: 7000, ..PLACE }), ..HEARTBEAT }),
         ("waits for something", Habit { rest: Rest::Other, ..HEARTBEAT }),
         ("came late", Habit { every: 4000, ..HEARTBEAT }),
     ] {
@@ -93,15 +94,33 @@ fn what_does_not_fit_is_work_and_all_that_was_withheld_counts() {
 }
 
 #[test]
-fn a_main_thread_that_asks_again_and_again_is_no_life_but_its_io_is() {
+fn a_main_thread_that_asks_again_and_again_is_no_life_but_what_it_writes_is() {
     let poll = |every: u64, cpu: u64| Habit { every, cpu, read: 0, written: 0, ..HEARTBEAT };
     assert!(is_withheld(|_| poll(10, MS / 25), true, 250), "joblib's loop");
     assert!(is_withheld(|_| poll(50, MS / 3), true, 250), "a soft lock's");
     assert!(!is_withheld(|_| poll(10, MS / 4), true, 250), "2.5% of a core is work");
     assert!(!is_withheld(|_| poll(2000, 10 * MS), true, 250), "sleeps 2 s and works 10 ms");
     assert!(watched(|_| poll(2000, 10 * MS), true, 250, 60_000).0.computed);
-    assert!(!is_withheld(|_| Habit { read: 1, ..poll(500, MS / 10) }, true, 250), "reads");
+    assert!(is_withheld(|_| Habit { read: 200, ..poll(500, MS / 10) }, true, 250), "reads whose lock it is");
+    assert!(!is_withheld(|_| Habit { read: 5000, ..poll(500, MS / 10) }, true, 250), "reads");
+    let other = |wake: u64| Habit { read: wake % 3 * 2000, ..poll(500, MS / 10) };
+    assert!(!is_withheld(other, true, 250), "reads something else each time");
     assert!(!is_withheld(|_| Habit { written: 1, ..poll(500, MS / 10) }, true, 250), "writes");
+}
+
+#[test]
+fn a_heartbeat_that_is_a_task_of_an_event_loop_is_no_life_of_what_the_loop_waits_for() {
+    let waits = Habit { rest: Rest::Clock(Place { events: true, ..PLACE }), ..HEARTBEAT };
+    assert!(is_withheld(|_| waits, true, 250));
+    assert!(!is_withheld(|_| HEARTBEAT, true, 250), "one that sleeps and writes works");
+    assert!(!is_withheld(|wake| Habit { every: 500 + wake % 3 * 1500, ..waits }, true, 250), "at odd times");
+    assert!(!is_withheld(|_| Habit { written: 1 << 20, ..waits }, true, 250), "writes a lot");
+}
+
+#[test]
+fn a_loop_that_an_interpreter_has_made_faster_rests_at_the_same_place() {
+    let faster = Habit { rest: Rest::Clock(Place { stack: 87, ..PLACE }), ..HEARTBEAT };
+    assert!(is_withheld(|wake| if wake < 8 { HEARTBEAT } else { faster }, false, 250));
 }
 
 #[test]

@@ -18,6 +18,8 @@ pub enum Resting {
         code: u64,
         /// The call has a time limit.
         by_the_clock: bool,
+        /// The call also ends by events of descriptors: `poll`, `select`, `epoll_wait`.
+        by_events: bool,
     },
     /// Not to be seen, or asleep outside of any call.
     Hidden,
@@ -39,7 +41,9 @@ fn parse(text: &str) -> Resting {
     let number = word(0).and_then(|number| number.parse().ok());
     match (syscall::parse(text), number, address(7), address(8)) {
         (Some(found), Some(call), Some(stack), Some(code)) => {
-            Resting::In { call, stack, code, by_the_clock: found.wait().timed == Some(true) }
+            let wait = found.wait();
+            let by_events = ["poll", "select"].iter().any(|name| wait.call.contains(name));
+            Resting::In { call, stack, code, by_the_clock: wait.timed == Some(true), by_events }
         }
         _ => Resting::Hidden,
     }
@@ -53,7 +57,10 @@ mod tests {
     #[test]
     fn a_place_is_told_by_call_stack_and_code() {
         let sleep = parse("230 0x1 0x1 0x7ffe 0x0 0x0 0x0 0x7ffd10 0x4010\n");
-        assert_eq!(sleep, Resting::In { call: 230, stack: 0x7f_fd10, code: 0x4010, by_the_clock: true });
+        let (stack, code, by_the_clock) = (0x7f_fd10, 0x4010, true);
+        assert_eq!(sleep, Resting::In { call: 230, stack, code, by_the_clock, by_events: false });
+        let events = parse("232 0x4 0x7ffe 0x3 0x3e8 0x0 0x8 0x7ffd10 0x4010\n");
+        assert_eq!(events, Resting::In { call: 232, stack, code, by_the_clock, by_events: true });
         let lock = parse("202 0x1 0x189 0x0 0x0 0x0 0xffffffff 0x7ffd10 0x4010\n");
         assert!(matches!(lock, Resting::In { by_the_clock: false, .. }), "{lock:?}");
         assert_eq!(parse("running\n"), Resting::Awake);

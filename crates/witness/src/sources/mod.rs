@@ -57,9 +57,11 @@ pub(crate) fn add(evidence: &mut Evidence, notes: &Notes, files: &[(u32, OpenFil
     let others =
         Others { holders: Holders::of(&wanted), peers, inside: pids(evidence), dark: dark(evidence) };
     let mut waits: HashMap<u32, Vec<Target>> = waits.into_iter().collect();
-    for thread in evidence.processes.iter_mut().flat_map(|process| &mut process.threads) {
-        let targets = waits.remove(&thread.tid).unwrap_or_default();
-        others.explain(thread, &targets);
+    for process in &mut evidence.processes {
+        for thread in &mut process.threads {
+            let targets = waits.remove(&thread.tid).unwrap_or_default();
+            others.explain(process.pid, thread, &targets);
+        }
     }
 }
 
@@ -137,7 +139,7 @@ fn wanted(target: &Target, peers: &Peers) -> Vec<Shared> {
 struct Others {
     holders: Holders,
     peers: Peers,
-    /// Those that were looked at.
+    /// The processes that were looked at.
     inside: Vec<u32>,
     dark: Vec<u32>,
 }
@@ -146,7 +148,7 @@ struct Others {
 const OWN_NAMES: [&str; 2] = ["/dev/shm/sem.loky-", "/dev/shm/sem.mp-"];
 
 impl Others {
-    fn explain(&self, thread: &mut ThreadEvidence, targets: &[Target]) {
+    fn explain(&self, pid: u32, thread: &mut ThreadEvidence, targets: &[Target]) {
         let sources: Vec<Source> = targets.iter().map(|target| self.source(target, thread)).collect();
         let Some(wait) = &mut thread.wait else { return };
         if let (Some("socket"), Some(inode)) = (wait.on.as_deref(), wait.inode) {
@@ -162,6 +164,7 @@ impl Others {
                 wait.sources.push(source);
             }
         }
+        wait.sources.sort_by_key(|source| telling(source, pid));
     }
 
     fn source(&self, target: &Target, thread: &ThreadEvidence) -> Source {
@@ -231,6 +234,15 @@ impl Others {
             Some(other) => Source::Outside(format!("{what}, which {} holds", named(*other))),
             None => Source::Processes { pids: pids.to_vec(), what: what.to_owned() },
         }
+    }
+}
+
+/// What to name first of all that could end a wait: a connection says most, and what a loop of this process rings itself with, least.
+fn telling(source: &Source, pid: u32) -> u8 {
+    match source {
+        Source::Processes { what, .. } if what.starts_with("the connection") => 0,
+        Source::Processes { pids, .. } if *pids == [pid] => 2,
+        _ => 1,
     }
 }
 

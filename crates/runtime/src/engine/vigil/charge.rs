@@ -34,6 +34,8 @@ pub(super) struct Charge {
     /// When to look next.
     pub(super) due: Millis,
     pub(super) stopped: Stopped,
+    /// How long a wait may last that is only told.
+    outside: Option<Millis>,
     /// When to see why it is still there, its work being done.
     pub(super) stays: Option<Millis>,
     /// Evidence is wanted, and for what.
@@ -48,7 +50,10 @@ pub(super) struct Charge {
 pub(super) enum Stopped {
     No,
     Since(Millis),
-    Told,
+    /// Since then, and people were told.
+    Told(Millis),
+    /// For longer than a wait may last.
+    Ended,
 }
 
 /// What evidence is to tell.
@@ -73,8 +78,8 @@ impl Charge {
         let stage = plan.stage_of(job);
         let results = Results::new(&dir.attempt_out(plan, job, attempt), &stage.result);
         let linger = Millis(after.unwrap_or(Hang::default().after).0 / LINGER_PART).min(LINGER_MOST);
-        let vigil = Vigil::new(after, results.as_ref().map(|_| linger), now)
-            .with_outside(stage.hang.and_then(|hang| hang.outside));
+        let outside = stage.hang.and_then(|hang| hang.outside);
+        let vigil = Vigil::new(after, results.as_ref().map(|_| linger), now).with_outside(outside);
         let due = aligned(now, vigil.next_look(now));
         Self {
             attempt,
@@ -94,6 +99,7 @@ impl Charge {
             stacks: dir.stacks_file(plan, job, attempt),
             due,
             stopped: Stopped::No,
+            outside,
             stays: None,
             wanted: None,
             look: None,
@@ -143,25 +149,32 @@ impl Charge {
         Some(Input::Revived { job, attempt: self.attempt, quiet })
     }
 
-    /// Says once that somebody stopped it and has not let it go on.
+    /// Says once that somebody stopped it and has not let it go on, and once that this has lasted for longer than a wait may.
     pub(super) fn stopped_for_long(&mut self, job: JobId, now: Millis) -> Option<Input> {
         let Some(pid) = self.sight.stopped() else {
             self.stopped = Stopped::No;
             return None;
         };
-        match self.stopped {
-            Stopped::No => self.stopped = Stopped::Since(now),
-            Stopped::Since(since) if now.since(since) > STOPPED => {
-                self.stopped = Stopped::Told;
-                let evidence = format!("process {pid} is stopped, by SIGSTOP, Ctrl-Z or a debugger");
-                let cause = Some(format!("it is left alone; `kill -CONT {pid}` lets it go on"));
-                let stuck = Stuck { evidence, cause, ..Stuck::default() };
-                let (attempt, quiet) = (self.attempt, now.since(since));
-                return Some(Input::Stuck { job, attempt, quiet, verdict: Verdict::Told, stuck });
+        let (since, verdict) = match self.stopped {
+            Stopped::No => {
+                self.stopped = Stopped::Since(now);
+                return None;
             }
-            Stopped::Since(_) | Stopped::Told => {}
-        }
-        None
+            Stopped::Since(since) if now.since(since) > STOPPED => {
+                self.stopped = Stopped::Told(since);
+                (since, Verdict::Told)
+            }
+            Stopped::Told(since) if self.outside.is_some_and(|outside| now.since(since) >= outside) => {
+                self.stopped = Stopped::Ended;
+                (since, Verdict::Overdue)
+            }
+            Stopped::Since(_) | Stopped::Told(_) | Stopped::Ended => return None,
+        };
+        let evidence = format!("process {pid} is stopped, by SIGSTOP, Ctrl-Z or a debugger");
+        let cause = Some(format!("it is left alone; `kill -CONT {pid}` lets it go on"));
+        let stuck = Stuck { evidence, cause: cause.filter(|_| verdict == Verdict::Told), ..Stuck::default() };
+        let (attempt, quiet) = (self.attempt, now.since(since));
+        Some(Input::Stuck { job, attempt, quiet, verdict, stuck })
     }
 
     /// How long the next close look may take to come before it counts as late.
@@ -177,7 +190,7 @@ impl Charge {
     }
 }
 
-/// The same moment for all that are looked at equally often, so that one walk serves them.
+/// When to look next: one moment for all that are looked at equally often, so that one walk serves them.
 pub(super) fn aligned(now: Millis, next: Millis) -> Millis {
     let period = next.since(now).0.max(1);
     Millis((now.0 / period + 1) * period)

@@ -50,7 +50,7 @@ pub(super) struct Sight {
 struct Member {
     /// As the kernel counts.
     counted: ProcessSigns,
-    /// The same without what threads did that only look.
+    /// What the kernel counts, without what threads did that only look.
     shown: ProcessSigns,
     /// Of `shown`, in nanoseconds.
     cpu: u64,

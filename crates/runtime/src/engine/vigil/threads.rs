@@ -12,7 +12,13 @@ use gpulane_witness::{Resting, resting};
 pub(super) struct Threads {
     pid: u32,
     known: HashMap<u32, Rhythm>,
+    /// Threads that serve the others and have no work of their own.
+    servants: BTreeSet<u32>,
 }
+
+/// How threads are called that compile what other threads of a Java program run. They come and go, and go on for a while after
+/// the program has frozen; where there is work, those others show it.
+const SERVANTS: [&str; 2] = ["C1 CompilerThre", "C2 CompilerThre"];
 
 /// What a look at all of them told.
 pub(super) struct Told {
@@ -30,14 +36,22 @@ impl Threads {
     /// The threads as they are now; later looks tell what they do. `None`: the kernel does not say.
     pub(super) fn meet(pid: u32) -> Option<Self> {
         let signs = |tid: u32| Some((tid, Rhythm::new(tid == pid, read(pid, tid, None)?)));
-        let known: HashMap<u32, Rhythm> = tasks(pid).into_iter().filter_map(signs).collect();
-        (!known.is_empty()).then_some(Self { pid, known })
+        let (servants, others): (BTreeSet<u32>, _) =
+            tasks(pid).into_iter().partition(|tid| serves(pid, *tid));
+        let known: HashMap<u32, Rhythm> = others.into_iter().filter_map(signs).collect();
+        (!known.is_empty()).then_some(Self { pid, known, servants })
     }
 
     /// What they did since the look before, which was `step` ago.
     pub(super) fn look(&mut self, now: Millis, step: Millis) -> Told {
         let mut told = Told { work: Work::default(), changed: false, ran: false, said: 0 };
-        let tids = tasks(self.pid);
+        let mut tids = tasks(self.pid);
+        self.servants.retain(|tid| tids.contains(tid));
+        let (pid, known) = (self.pid, &self.known);
+        self.servants.extend(tids.iter().filter(|tid| !known.contains_key(tid) && serves(pid, **tid)));
+        tids.retain(|tid| !self.servants.contains(tid));
+        // What those do is nobody's work, so it is known whose doing all of it was.
+        told.ran = !self.servants.is_empty();
         let before = self.known.len();
         self.known.retain(|tid, _| tids.contains(tid));
         told.changed = self.known.len() != before;
@@ -81,16 +95,21 @@ impl Threads {
         self.known.get(&self.pid).is_some_and(Rhythm::only_looks)
     }
 
-    /// Those that only look, but for the main one.
+    /// Threads that only look or serve the others, but for the main one.
     pub(super) fn monitors(&self) -> impl Iterator<Item = u32> {
         let known = self.known.iter().filter(|(tid, rhythm)| rhythm.only_looks() && **tid != self.pid);
-        known.map(|(tid, _)| *tid)
+        known.map(|(tid, _)| *tid).chain(self.servants.iter().copied())
     }
 
     /// Whether they are to be looked at though their process seems to rest.
     pub(super) fn are_to_be_known(&self) -> bool {
         self.known.values().any(Rhythm::is_to_be_known)
     }
+}
+
+fn serves(pid: u32, tid: u32) -> bool {
+    let name = std::fs::read_to_string(format!("/proc/{pid}/task/{tid}/comm")).unwrap_or_default();
+    SERVANTS.contains(&name.trim_end())
 }
 
 fn tasks(pid: u32) -> Vec<u32> {
@@ -110,7 +129,9 @@ fn read(pid: u32, tid: u32, runs_before: Option<u64>) -> Option<ThreadSigns> {
     let io = std::fs::read_to_string(folder.join("io")).unwrap_or_default();
     let rest = match resting(pid, tid) {
         Resting::Awake => Rest::Awake,
-        Resting::In { call, stack, code, by_the_clock: true } => Rest::Clock(Place { call, stack, code }),
+        Resting::In { call, stack, code, by_the_clock: true, by_events: events } => {
+            Rest::Clock(Place { call, stack, code, events })
+        }
         Resting::In { .. } | Resting::Hidden => Rest::Other,
     };
     let status = std::fs::read_to_string(folder.join("status")).unwrap_or_default();
