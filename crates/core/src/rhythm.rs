@@ -308,10 +308,16 @@ impl Rhythm {
             let least = self.wakes.iter().map(|wake| wake.wakes).min().unwrap_or(1).max(1);
             return near(pace(done.wakes, gap.0), usual, pace(least + least / 4, gap.0));
         }
-        // When it ran is known to a look before and after.
+        // When it ran is known to a look before and after, now and then.
+        let (mut many, mut time, mut exact) = (0_u64, 0_u64, 0);
+        for wake in &self.wakes {
+            (many, time) = (many.saturating_add(wake.wakes), time.saturating_add(wake.gap.0));
+            exact = wake.step.0.max(exact);
+        }
+        let (slow, fast) = (pace(many, time.saturating_add(exact)), pace(many, time.saturating_sub(exact)));
         let (slowest, fastest) =
             (pace(done.wakes, gap.0 + step.0), pace(done.wakes, gap.0.saturating_sub(step.0)));
-        slowest <= usual.saturating_add(usual / 4) && fastest >= usual - usual / 4
+        slowest <= fast.saturating_add(fast / 4) && fastest >= slow - slow / 4
     }
 }
 

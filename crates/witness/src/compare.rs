@@ -39,6 +39,8 @@ pub struct Known {
     pub monitors: BTreeSet<u32>,
     /// Ids of main threads that ask again and again for something by the clock: the little they compute for that is no work.
     pub pollers: BTreeSet<u32>,
+    /// Ids of children, gone or there, that only slept for a loop of another process: they come and go without being work.
+    pub naps: BTreeSet<u32>,
 }
 
 /// What the GPUs of a job did all along.
@@ -70,10 +72,9 @@ pub fn compare(first: &Evidence, second: &Evidence, known: &Known) -> Change {
     if let Some(why) = unseen(first).or_else(|| unseen(second)) {
         return Change::Unseen(why);
     }
-    match proof::prove(first, second, known) {
-        Some(proof) => Change::Frozen(proof),
-        None => waiting::told(first, second, known),
-    }
+    // Whoever sleeps by a child goes on when that ends.
+    let proof = known.naps.is_empty().then(|| proof::prove(first, second, known)).flatten();
+    proof.map_or_else(|| waiting::told(first, second, known), Change::Frozen)
 }
 
 fn stopped(evidence: &Evidence) -> Option<String> {
@@ -92,15 +93,16 @@ fn moved(first: &Evidence, second: &Evidence, known: &Known) -> Option<String> {
     if second.processes.is_empty() {
         return Some("nothing is left of it".to_owned());
     }
-    if let Some(why) = membership(&names(first), &names(second), "a process") {
+    if let Some(why) = membership(&names(first, known), &names(second, known), "a process") {
         return Some(why);
     }
     let between = second.taken.saturating_sub(first.taken);
     pairs(first, second).find_map(|(before, after)| process_moved(before, after, between, known))
 }
 
-fn names(evidence: &Evidence) -> BTreeSet<(u32, u64)> {
-    evidence.processes.iter().map(|process| (process.pid, process.start)).collect()
+fn names(evidence: &Evidence, known: &Known) -> BTreeSet<(u32, u64)> {
+    let lasting = evidence.processes.iter().filter(|process| !known.naps.contains(&process.pid));
+    lasting.map(|process| (process.pid, process.start)).collect()
 }
 
 fn membership<T: Ord>(before: &BTreeSet<T>, after: &BTreeSet<T>, what: &str) -> Option<String> {
@@ -154,7 +156,7 @@ fn process_moved(
     if let Some(why) = membership(&tids(before), &tids(after), "a thread") {
         return Some(why);
     }
-    if before.tcp_bytes != after.tcp_bytes {
+    if before.tcp_bytes != after.tcp_bytes && !only_monitors_ran(before, after, known) {
         return Some("traffic on a socket".to_owned());
     }
     let open =
@@ -174,6 +176,15 @@ fn process_moved(
     let mut threads =
         thread_pairs(before, after, known).filter(|(before, after)| !asks(before) && !asks(after));
     threads.find_map(|(before, after)| thread_moved(before, after))
+}
+
+/// Whether a monitor ran and no other thread did: bytes through a connection that is kept were sent and read by it, then.
+fn only_monitors_ran(before: &ProcessEvidence, after: &ProcessEvidence, known: &Known) -> bool {
+    let later: BTreeMap<u32, u64> =
+        after.threads.iter().map(|thread| (thread.tid, thread.switches)).collect();
+    let mut ran =
+        before.threads.iter().filter(|thread| later.get(&thread.tid) != Some(&thread.switches)).peekable();
+    ran.peek().is_some() && ran.all(|thread| known.monitors.contains(&thread.tid))
 }
 
 /// More than those use who only wake to see that nothing has happened.

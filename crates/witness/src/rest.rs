@@ -18,7 +18,7 @@ pub enum Resting {
         code: u64,
         /// The call has a time limit.
         by_the_clock: bool,
-        /// The call also ends by events of descriptors: `poll`, `select`, `epoll_wait`.
+        /// The call also ends by events, of descriptors or of children: `poll`, `select`, `epoll_wait`, `wait4`.
         by_events: bool,
     },
     /// Not to be seen, or asleep outside of any call.
@@ -42,7 +42,7 @@ fn parse(text: &str) -> Resting {
     match (syscall::parse(text), number, address(7), address(8)) {
         (Some(found), Some(call), Some(stack), Some(code)) => {
             let wait = found.wait();
-            let by_events = ["poll", "select"].iter().any(|name| wait.call.contains(name));
+            let by_events = ["poll", "select", "wait4", "waitid"].iter().any(|name| wait.call.contains(name));
             Resting::In { call, stack, code, by_the_clock: wait.timed == Some(true), by_events }
         }
         _ => Resting::Hidden,

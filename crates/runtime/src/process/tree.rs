@@ -18,11 +18,13 @@ pub(crate) struct Process {
     pub(crate) state: u8,
     pub(crate) session: i32,
     /// The main thread may have ended before the others.
-    threads: u32,
+    pub(crate) threads: u32,
     /// It only watches and reports: what it does is no sign of its job's life.
     pub(crate) monitor: bool,
     /// Time on a CPU so far, all its threads together, in clock ticks.
     pub(crate) cpu: u64,
+    /// CPU time of all children it has waited for, in clock ticks.
+    pub(crate) children: u64,
     /// Page faults so far.
     pub(crate) faults: u64,
 }
@@ -162,7 +164,8 @@ fn parse_stat(pid: Pid, stat: &[u8]) -> Option<Process> {
     // In between: the terminal and flags; the faults of children that were waited for.
     let (minor, major) = (number(3)?, number(1)?);
     let (user, system) = (number(1)?, number(0)?);
-    let (threads, start) = (number(4)?, number(1)?);
+    let (of_children, in_kernel) = (number(0)?, number(0)?);
+    let (threads, start) = (number(2)?, number(1)?);
     Some(Process {
         pid,
         parent: i32::try_from(parent).ok()?,
@@ -172,6 +175,7 @@ fn parse_stat(pid: Pid, stat: &[u8]) -> Option<Process> {
         threads: u32::try_from(threads).unwrap_or(1),
         monitor,
         cpu: user.unsigned_abs() + system.unsigned_abs(),
+        children: of_children.unsigned_abs() + in_kernel.unsigned_abs(),
         faults: minor.unsigned_abs() + major.unsigned_abs(),
     })
 }

@@ -30,7 +30,10 @@ pub(super) fn told(first: &Evidence, second: &Evidence, known: &Known) -> Change
     }
     // Met while it asks: a moment later it waits by the clock.
     if let Some((_, later, _)) = threads.iter().find(|(_, later, _)| known.pollers.contains(&later.tid)) {
-        return Change::Sleeping(format!("asks again and again{}", at(innermost_of_its_own(&later.frames))));
+        let place = at(innermost_of_its_own(&later.frames));
+        let by =
+            if known.naps.is_empty() { String::new() } else { format!(": {}", words::open(second, known)) };
+        return Change::Sleeping(format!("asks again and again{place}{by}"));
     }
     match second.processes.iter().find_map(|process| process.signals.as_ref()) {
         Some(Wakes::Timer(why)) => Change::Sleeping(format!("{}; {why}", words::open(second, known))),

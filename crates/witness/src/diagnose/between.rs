@@ -294,8 +294,15 @@ pub(crate) fn child(scene: &Scene) -> Option<Finding> {
     if here.process.pid == waiting.process.pid {
         return None;
     }
+    let child = format!("child {} ({})", here.process.pid, here.process.command);
+    if here.thread.is_plain_sleep() {
+        return Finding::new(
+            format!("it waits for {child}, which sleeps: a pause, or a loop that asks again and again"),
+            "see what it asks for (a file, a lock file, a server), and give the loop an end of its own",
+        );
+    }
     Finding::new(
-        format!("it waits for child {} ({}), which does not go on", here.process.pid, here.process.command),
+        format!("it waits for {child}, which does not go on"),
         "give the wait a limit: `process.wait(timeout=600)`, `subprocess.run(…, timeout=600)`",
     )
 }

@@ -298,3 +298,43 @@ fn deep_in_the_kernel_somebody_else_may_answer() {
     assert!(waits(change("write", None, Some("rpc_wait_bit_killable"))));
     assert!(matches!(change("ioctl", None, None), Change::Waiting(_)), "not known what for");
 }
+
+#[test]
+fn children_that_only_sleep_for_a_loop_come_and_go_without_being_life() {
+    let with_child = |pid: u32| {
+        let mut shell = frozen();
+        let waits = shell.processes[0].threads[0].wait.as_mut().unwrap();
+        (waits.call, waits.sources) = ("wait4".to_owned(), vec![Source::Exit(vec![pid])]);
+        shell.processes[0].threads[0].switches += u64::from(pid);
+        let mut sleeper = process(pid);
+        sleeper.threads[0] = thread(pid, wait("nanosleep", Some(true)), &[]);
+        shell.processes.push(sleeper);
+        shell
+    };
+    let (first, second) = (with_child(11), with_child(12));
+    assert!(moved(&compare(&first, &second)), "unless that is known");
+    let known = Known { naps: [11, 12].into(), pollers: [10].into(), ..Known::default() };
+    let change = gpulane_witness::compare(&first, &second, &known);
+    assert!(
+        matches!(&change, Change::Sleeping(what) if what.starts_with("asks again and again")),
+        "{change:?}"
+    );
+}
+
+#[test]
+fn what_a_monitor_sends_over_a_kept_connection_is_no_life_of_the_others() {
+    let mut first = frozen();
+    first.processes[0].threads.push(thread(11, wait("nanosleep", Some(true)), &[]));
+    let mut second = first.clone();
+    second.processes[0].tcp_bytes += 300;
+    second.processes[0].threads[1].switches += 2;
+    assert!(moved(&compare(&first, &second)), "whose it is must be known");
+    let known = Known { monitors: [11].into(), ..Known::default() };
+    let compare = |second: &Evidence| gpulane_witness::compare(&first, second, &known);
+    assert!(!moved(&compare(&second)));
+    second.processes[0].threads[0].switches += 1;
+    assert!(moved(&compare(&second)), "another thread has run");
+    second.processes[0].threads[0].switches -= 1;
+    second.processes[0].descriptors.sockets.push(9);
+    assert!(moved(&compare(&second)), "a new connection");
+}

@@ -14,6 +14,7 @@ mod charge;
 mod last_words;
 mod looks;
 mod marks;
+mod naps;
 mod pressure;
 mod signs;
 mod threads;

@@ -8,6 +8,7 @@ use gpulane_core::{Doubt, ProcessSigns, Signs};
 use gpulane_model::Millis;
 use rustix::process::Pid;
 
+use super::naps::{Nap, Naps};
 use super::threads::Threads;
 use crate::process::tree::{self, Process, Table};
 
@@ -17,6 +18,12 @@ const WORKS_PART: u64 = 50;
 /// More than this, and whose doing it was does not matter: it works.
 const LITTLE: Millis = Millis(50);
 const LITTLE_PART: u64 = 20;
+
+/// What children may do between two looks in a loop that only asks: write what a command complains of that looks for something, read
+/// what it takes to start one, in bytes; and the part of the time they may compute.
+const TURN_WRITES: u64 = 512;
+const TURN_READS: u64 = 32_768;
+const TURN_PART: u64 = 100;
 
 /// Where a job writes.
 pub(super) struct Writings {
@@ -44,6 +51,10 @@ pub(super) struct Sight {
     stopped: Option<u32>,
     /// By id: its processes.
     members: HashMap<u32, Member>,
+    /// Which of them only sleep for others.
+    naps: Naps,
+    /// Those that do so now.
+    asleep: Vec<u32>,
 }
 
 /// One process of it.
@@ -56,6 +67,17 @@ struct Member {
     cpu: u64,
     /// Its threads, since it last moved a little.
     threads: Option<Threads>,
+    /// While it is in a loop that sleeps by a child.
+    children: Option<Children>,
+}
+
+/// What children have done that were waited for. Bytes are those of the process itself, too.
+#[derive(Clone, Copy)]
+struct Children {
+    /// In milliseconds.
+    cpu: u64,
+    read: u64,
+    written: u64,
 }
 
 impl Sight {
@@ -68,6 +90,8 @@ impl Sight {
             results: 0,
             stopped: None,
             members: HashMap::new(),
+            naps: Naps::default(),
+            asleep: Vec::new(),
         }
     }
 
@@ -108,11 +132,16 @@ impl Sight {
         family.retain(|process| !process.monitor);
         let stopped = family.iter().find(|process| matches!(process.state, b'T' | b't'));
         self.stopped = stopped.map(|process| raw(process.pid));
+        let asleep = self.naps.look(&family);
+        self.asleep = asleep.iter().map(|pid| raw(*pid)).collect();
         let mut said = 0;
-        let processes = family.iter().map(|process| {
+        let awake = family.iter().filter(|process| !asleep.contains(&process.pid));
+        let processes = awake.map(|process| {
             let counted = signs_of(process);
             let member = self.members.entry(counted.pid).or_insert_with(|| Member::new(counted));
-            said += member.look(counted, now, step);
+            let nap = self.naps.of(process);
+            said += member.look(counted, now, step, nap);
+            member.count_children(process, step, nap);
             member.shown
         });
         let processes: Vec<ProcessSigns> = processes.collect();
@@ -134,7 +163,10 @@ impl Sight {
     fn doubt(&self) -> Doubt {
         let threads =
             || self.members.values().filter_map(|member| member.threads.as_ref()).map(Threads::doubt);
-        if threads().any(|doubt| doubt == Doubt::Stirs) {
+        // Children come and go: nothing can be compared before it is known that they only sleep.
+        let loops = || self.naps.loops().filter_map(|pid| self.members.get(&pid));
+        let unsure = loops().any(|member| !member.threads.as_ref().is_some_and(Threads::polls));
+        if unsure || threads().any(|doubt| doubt == Doubt::Stirs) {
             Doubt::Stirs
         } else if threads().any(|doubt| doubt == Doubt::Still) {
             Doubt::Still
@@ -163,6 +195,11 @@ impl Sight {
         threads.flat_map(Threads::monitors).collect()
     }
 
+    /// Processes of it that only slept for others, now or before.
+    pub(super) fn naps(&self) -> BTreeSet<u32> {
+        self.naps.hidden()
+    }
+
     /// A process of it that was stopped then.
     pub(super) fn stopped(&self) -> Option<u32> {
         self.stopped
@@ -172,17 +209,17 @@ impl Sight {
     pub(super) fn pids(&self) -> Vec<u32> {
         let main = raw(self.main);
         let others = self.signs.processes.iter().map(|process| process.pid).filter(|pid| *pid != main);
-        std::iter::once(main).chain(others).collect()
+        std::iter::once(main).chain(others).chain(self.asleep.iter().copied()).collect()
     }
 }
 
 impl Member {
     fn new(counted: ProcessSigns) -> Self {
-        Self { counted, shown: counted, cpu: counted.cpu.0 * 1_000_000, threads: None }
+        Self { counted, shown: counted, cpu: counted.cpu.0 * 1_000_000, threads: None, children: None }
     }
 
     /// Takes in what the kernel counts now; bytes that threads wrote which only look.
-    fn look(&mut self, counted: ProcessSigns, now: Millis, step: Millis) -> u64 {
+    fn look(&mut self, counted: ProcessSigns, now: Millis, step: Millis, nap: Nap) -> u64 {
         let before = std::mem::replace(&mut self.counted, counted);
         if before.start != counted.start {
             *self = Self::new(counted);
@@ -197,7 +234,7 @@ impl Member {
             self.threads = None;
             None
         } else {
-            self.threads.as_mut().map(|threads| threads.look(now, step))
+            self.threads.as_mut().map(|threads| threads.look(now, step, nap))
         };
         match told {
             // Where the kernel says nothing of threads, the process speaks for all of them.
@@ -215,6 +252,24 @@ impl Member {
                 0
             }
         }
+    }
+
+    /// Takes in what children did that have come and gone in a loop: a little is no work.
+    fn count_children(&mut self, process: &Process, step: Millis, nap: Nap) {
+        if nap == Nap::No {
+            self.children = None;
+            return;
+        }
+        let io = std::fs::read_to_string(format!("/proc/{}/io", raw(process.pid))).unwrap_or_default();
+        let done = |name: &str| value(&io, name).unwrap_or(0);
+        let now = Children { cpu: process.children * 10, read: done("rchar:"), written: done("wchar:") };
+        let before = self.children.replace(now).unwrap_or(now);
+        let used = now.cpu.saturating_sub(before.cpu);
+        let (read, written) =
+            (now.read.saturating_sub(before.read), now.written.saturating_sub(before.written));
+        let io = if read > TURN_READS || written > TURN_WRITES { read + written } else { 0 };
+        self.add(used * 1_000_000, io, 0);
+        self.shown.computed += u64::from(Millis(used) >= WORKS.max(Millis(step.0 / TURN_PART)));
     }
 
     fn add(&mut self, cpu: u64, io: u64, faults: u64) {
@@ -243,10 +298,12 @@ fn time(process: &Process) -> Millis {
 /// Bytes read and written so far, from and to anything.
 fn transferred(io: &Path) -> Option<u64> {
     let text = std::fs::read_to_string(io).ok()?;
-    let value = |name: &str| -> Option<u64> {
-        text.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
-    };
-    Some(value("rchar:")? + value("wchar:")?)
+    Some(value(&text, "rchar:")? + value(&text, "wchar:")?)
+}
+
+/// The number behind a name that begins a line.
+fn value(text: &str, name: &str) -> Option<u64> {
+    text.lines().find_map(|line| line.strip_prefix(name))?.trim().parse().ok()
 }
 
 #[cfg(test)]

@@ -8,6 +8,8 @@ use gpulane_core::{Doubt, Place, Rest, Rhythm, ThreadSigns, Work};
 use gpulane_model::Millis;
 use gpulane_witness::{Resting, resting};
 
+use super::naps::Nap;
+
 /// What is known of the threads of one process.
 pub(super) struct Threads {
     pid: u32,
@@ -35,15 +37,15 @@ pub(super) struct Told {
 impl Threads {
     /// The threads as they are now; later looks tell what they do. `None`: the kernel does not say.
     pub(super) fn meet(pid: u32) -> Option<Self> {
-        let signs = |tid: u32| Some((tid, Rhythm::new(tid == pid, read(pid, tid, None)?)));
+        let signs = |tid: u32| Some((tid, Rhythm::new(tid == pid, read(pid, tid, None, Nap::No)?)));
         let (servants, others): (BTreeSet<u32>, _) =
             tasks(pid).into_iter().partition(|tid| serves(pid, *tid));
         let known: HashMap<u32, Rhythm> = others.into_iter().filter_map(signs).collect();
         (!known.is_empty()).then_some(Self { pid, known, servants })
     }
 
-    /// What they did since the look before, which was `step` ago.
-    pub(super) fn look(&mut self, now: Millis, step: Millis) -> Told {
+    /// What they did since the look before, which was `step` ago. `nap`: whether the main one sleeps by a child.
+    pub(super) fn look(&mut self, now: Millis, step: Millis, nap: Nap) -> Told {
         let mut told = Told { work: Work::default(), changed: false, ran: false, said: 0 };
         let mut tids = tasks(self.pid);
         self.servants.retain(|tid| tids.contains(tid));
@@ -57,7 +59,7 @@ impl Threads {
         told.changed = self.known.len() != before;
         for tid in tids {
             let known = self.known.get_mut(&tid);
-            let Some(signs) = read(self.pid, tid, known.as_deref().map(Rhythm::runs)) else { continue };
+            let Some(signs) = read(self.pid, tid, known.as_deref().map(Rhythm::runs), nap) else { continue };
             let Some(rhythm) = known else {
                 told.changed = true;
                 self.known.insert(tid, Rhythm::new(tid == self.pid, signs));
@@ -118,7 +120,7 @@ fn tasks(pid: u32) -> Vec<u32> {
 }
 
 /// One thread. Of one that has not run since it had run so often, no more is read than that.
-fn read(pid: u32, tid: u32, runs_before: Option<u64>) -> Option<ThreadSigns> {
+fn read(pid: u32, tid: u32, runs_before: Option<u64>, nap: Nap) -> Option<ThreadSigns> {
     let folder = PathBuf::from(format!("/proc/{pid}/task/{tid}"));
     let schedule = std::fs::read_to_string(folder.join("schedstat")).ok()?;
     let mut numbers = schedule.split_ascii_whitespace().map(|word| word.parse::<u64>().ok());
@@ -132,11 +134,21 @@ fn read(pid: u32, tid: u32, runs_before: Option<u64>) -> Option<ThreadSigns> {
         Resting::In { call, stack, code, by_the_clock: true, by_events: events } => {
             Rest::Clock(Place { call, stack, code, events })
         }
+        Resting::In { call, stack, code, by_events: events @ true, .. }
+            if tid == pid && nap == Nap::Asleep =>
+        {
+            Rest::Clock(Place { call, stack, code, events })
+        }
+        Resting::In { .. } | Resting::Hidden if tid == pid && nap == Nap::Between => Rest::Awake,
         Resting::In { .. } | Resting::Hidden => Rest::Other,
     };
     let status = std::fs::read_to_string(folder.join("status")).unwrap_or_default();
     let waits = field(&status, "voluntary_ctxt_switches:");
-    let faults = faults(&std::fs::read_to_string(folder.join("stat")).unwrap_or_default());
+    // Who starts a child touches its own memory anew by that.
+    let faults = match nap {
+        Nap::No => faults(&std::fs::read_to_string(folder.join("stat")).unwrap_or_default()),
+        Nap::Asleep | Nap::Between => 0,
+    };
     let (read, written) = (field(&io, "rchar:"), field(&io, "wchar:"));
     Some(ThreadSigns { cpu, runs, waits, delay, read, written, faults, rest })
 }
@@ -164,7 +176,7 @@ mod tests {
         let Some(mut threads) = Threads::meet(pid) else { return };
         let (send, go) = std::sync::mpsc::channel::<()>();
         let worker = std::thread::spawn(move || go.recv());
-        let told = threads.look(Millis(100), Millis(100));
+        let told = threads.look(Millis(100), Millis(100), Nap::No);
         assert!(told.changed, "a thread came");
         drop(send);
         let _ = worker.join();
