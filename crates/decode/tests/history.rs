@@ -41,8 +41,14 @@ fn made(decoder: &mut Decoder, encoded: &[u8], finish: Finish, fill: u8) -> Made
     decoder.decode(encoded, finish, &mut room).map(|form| (form, room.bytes))
 }
 
+/// What each file is decoded to by a new decoder on a new thread: what a thread keeps would spoil both sides alike.
 fn fresh(files: &[Named], (decode, finish): (&str, Finish)) -> Vec<Made> {
-    files.iter().map(|(_, file)| made(&mut decoder(decode), file, finish, 0xa5)).collect()
+    let alone = |file: &[u8]| {
+        std::thread::scope(|scope| {
+            scope.spawn(|| made(&mut decoder(decode), file, finish, 0xa5)).join().expect("no panic")
+        })
+    };
+    files.iter().map(|(_, file)| alone(file)).collect()
 }
 
 /// What a test shows of a result: pixels would fill the screen.
