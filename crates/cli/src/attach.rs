@@ -49,7 +49,7 @@ pub(crate) fn attach(
     let durable = front.durable()?;
     let mode = Mode::choose(show.json, show.quiet || detached);
     let view = if detached { View::none() } else { View::start(dir, plan, mode, front.durable()?) };
-    let mut session = Session { dir, view, refused: None, signals: 0, first_signal: None };
+    let mut session = Session { dir, view, refused: None, ended: None, signals: 0, first_signal: None };
     loop {
         session.take_messages(&mut front);
         if detached && durable.bytes() > 0 {
@@ -83,6 +83,8 @@ struct Session<'a> {
     dir: &'a RunDir,
     view: View,
     refused: Option<ExitCode>,
+    /// How the engine has ended, in its own words.
+    ended: Option<ExitCode>,
     /// How often we were told to stop.
     signals: u32,
     first_signal: Option<i32>,
@@ -95,6 +97,7 @@ impl Session<'_> {
                 Message::Ready { bytes } => self.view.begin(bytes),
                 Message::Note(text) => self.view.note(text),
                 Message::Trouble(text) => self.view.trouble(text),
+                Message::Ended { code } => self.ended = Some(code_of(code)),
                 Message::Refused { text, hint, code } => {
                     say::error(text);
                     if let Some(hint) = hint {
@@ -130,6 +133,16 @@ impl Session<'_> {
         }
         let (code, end) = match (end, self.first_signal) {
             (EngineEnd::Code(code), _) => (code_of(code), self.manner(code_of(code))),
+            // The run has ended in order; what became of its guardian afterwards does not change that.
+            (end, _) if let Some(code) = self.ended => {
+                if let EngineEnd::GuardianStuck(guardian) = end {
+                    self.view.trouble(format!(
+                        "the run has ended, but its guardian (pid {guardian}) has not: it is stopped, frozen or stuck in the kernel, and holds \
+                         the run's lock until it goes on (`kill -CONT {guardian}`)"
+                    ));
+                }
+                (code, self.manner(code))
+            }
             // We were told to stop and insisted: that is how it ended.
             (EngineEnd::Killed(_), Some(signal)) if self.signals > 1 => {
                 (if signal == 2 { ExitCode::Interrupted } else { ExitCode::Terminated }, End::Interrupted)

@@ -45,8 +45,12 @@ impl View {
         let (done_here, done) = sync_channel(1);
         let dir = dir.clone();
         let thread = std::thread::Builder::new().name("view".into()).spawn(move || {
-            if let Err(error) = show(&dir, &plan, mode, &durable, &heard) {
-                say::note(format!("the view ends ({error}); the run goes on, see `gpulane status`"));
+            let mut ended = None;
+            if let Err(error) = show(&dir, &plan, mode, &durable, &heard, &mut ended) {
+                say::note(match ended {
+                    None => format!("the view ends ({error}); the run goes on, see `gpulane status`"),
+                    Some(end) => format!("{}, which cannot be shown ({error})", in_words(&end)),
+                });
             }
             // Whoever waited may be gone.
             let _ = done_here.send(());
@@ -90,8 +94,13 @@ impl View {
         }
     }
 
+    /// How it ended. Said also where the view is gone.
     pub(crate) fn finish(&self, end: End) {
-        self.tell(Word::Finish(end));
+        if let Some(words) = &self.words
+            && let Err(SendError(Word::Finish(end))) = words.send(Word::Finish(end))
+        {
+            say::note(in_words(&end));
+        }
     }
 
     /// Whether all is shown, or will never be.
@@ -100,12 +109,24 @@ impl View {
     }
 }
 
+/// For where the journal cannot be read.
+fn in_words(end: &End) -> String {
+    match end {
+        End::Finished => "the run has ended: every job is over".to_owned(),
+        End::Interrupted => "the run was interrupted; `gpulane resume` continues it".to_owned(),
+        End::EngineDied { message } => format!("the run has ended: {message}"),
+        End::Detached => "the run goes on".to_owned(),
+    }
+}
+
+/// `ended` tells how far it came, should it fail.
 fn show(
     dir: &RunDir,
     plan: &Arc<Plan>,
     mode: Mode,
     durable: &Durable,
     words: &Receiver<Word>,
+    ended: &mut Option<End>,
 ) -> io::Result<()> {
     let look = Look::detect(&io::stderr());
     let (out, err) = (Box::new(io::stdout()), Box::new(io::stderr()));
@@ -119,7 +140,7 @@ fn show(
             }
             Ok(Word::Note(text)) => live.note(&text),
             Ok(Word::Trouble(text)) => live.warn(&text),
-            Ok(Word::Finish(end)) => return live.finish(&end, unix_now()),
+            Ok(Word::Finish(end)) => return live.finish(ended.insert(end), unix_now()),
             // Before that, what is in the journal is of earlier engines.
             Err(RecvTimeoutError::Timeout) if !begun => {}
             Err(RecvTimeoutError::Timeout) => live.tick(Some(durable.bytes()), unix_now())?,

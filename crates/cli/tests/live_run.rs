@@ -2,7 +2,9 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // a test fails by panicking
 
+use std::io::{BufRead, BufReader};
 use std::ops::Deref;
+use std::process::{Command, Stdio};
 
 use gpulane_testkit::{Finished, Gpulane, processes, tagged, wait_until};
 use rustix::process::{Pid, Signal, kill_process};
@@ -140,4 +142,73 @@ fn a_run_whose_engine_was_killed_can_be_resumed_although_its_guardian_was_stoppe
         let resumed = gpulane.call(&["resume", "r"]);
         assert_eq!(resumed.code, 0, "{command}: {}", resumed.stderr);
     }
+}
+
+/// A job that waits to be let go.
+const GATE: &str = r#"
+[[stage]]
+name = "s"
+command = ["sh", "-c", "while [ ! -e go ]; do sleep 0.01; done"]
+"#;
+
+#[test]
+fn a_run_whose_journal_cannot_be_shown_any_more_says_how_it_ended() {
+    let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
+    let live = gpulane.start(GATE, "none");
+    gpulane.wait_for_events("job_started", 1);
+    let (journal, aside) = (gpulane.dir().join("journal.jsonl"), gpulane.dir().join("aside"));
+    std::fs::rename(&journal, &aside).unwrap();
+    std::fs::create_dir(&journal).unwrap();
+    gpulane.workspace.file("go", "");
+    let finished = live.wait();
+    let last = finished.stderr.lines().last().unwrap_or_default();
+    assert!(last.contains("the run has ended"), "{}", finished.stderr);
+}
+
+/// Holds a process so that SIGCONT does not let it go on, until this is dropped.
+struct Held(std::process::Child);
+
+impl Held {
+    /// `None`, which has been said: this may not be done here.
+    fn new(pid: u64) -> Option<Self> {
+        let script = "import ctypes, os, sys, time\n\
+            libc = ctypes.CDLL(None, use_errno=True)\n\
+            held = libc.ptrace(16, int(sys.argv[1]), None, None) == 0 and os.waitpid(int(sys.argv[1]), 0x40000000)\n\
+            print('held' if held else 'refused', flush=True)\n\
+            time.sleep(120)\n";
+        let mut holder = Command::new("python3");
+        holder.arg("-c").arg(script).arg(pid.to_string()).stdout(Stdio::piped());
+        let mut holder = holder.spawn().unwrap();
+        let mut said = String::new();
+        BufReader::new(holder.stdout.take().unwrap()).read_line(&mut said).unwrap();
+        let held = Self(holder);
+        if said.trim() == "held" {
+            return Some(held);
+        }
+        gpulane_testkit::skip("live_run", "another process may not be traced here");
+        None
+    }
+}
+
+impl Drop for Held {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+#[test]
+fn a_guardian_that_is_held_does_not_spoil_a_good_end() {
+    let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
+    let live = gpulane.start(GATE, "none");
+    gpulane.wait_for_events("job_started", 1);
+    let engine = gpulane.events_of("run_started")[0]["pid"].as_u64().unwrap();
+    let status = std::fs::read_to_string(format!("/proc/{engine}/status")).unwrap();
+    let guardian =
+        status.lines().find_map(|line| line.strip_prefix("PPid:")).unwrap().trim().parse().unwrap();
+    let Some(_held) = Held::new(guardian) else { return };
+    gpulane.workspace.file("go", "");
+    let finished = live.wait();
+    assert_eq!(finished.code, 0, "{}", finished.stderr);
+    assert!(finished.stderr.contains(&format!("guardian (pid {guardian})")), "{}", finished.stderr);
 }

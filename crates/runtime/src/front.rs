@@ -27,7 +27,7 @@ use crate::process::signals::Signals;
 const ENGINE_PATIENCE: Duration = Duration::from_secs(25);
 /// If the engine has ended, the guardian ends what is left; this long it may take, which is longer than it takes itself.
 const GUARDIAN_PATIENCE: Duration = Duration::from_secs(12);
-/// The same where the user insists.
+/// The same where the user insists, or where the engine has ended in order and left it nothing to do.
 const GUARDIAN_PATIENCE_INSISTED: Duration = Duration::from_secs(3);
 /// What the engine gets to kill everything where the user insists; then the guardian does.
 const INSISTED: Duration = Duration::from_secs(5);
@@ -46,6 +46,11 @@ pub enum Message {
     Ready {
         /// Bytes of earlier engines.
         bytes: u64,
+    },
+    /// The engine's last word: everything is recorded, what it started has ended, and this is its exit code.
+    Ended {
+        /// As the guardian will say it.
+        code: u8,
     },
     /// The engine could not begin; nothing was started.
     Refused {
@@ -94,6 +99,8 @@ pub struct Front {
     waiting: VecDeque<i32>,
     /// Held open as long as we live; the guardian sees it close.
     lifeline: Option<OwnedFd>,
+    /// The engine has said how it ended.
+    ended_in_order: bool,
     /// When the engine was first seen to have closed its end of the link.
     engine_gone: Option<Instant>,
     /// The signal that killed the guardian, and when that was seen.
@@ -159,6 +166,7 @@ impl Front {
             signals,
             waiting: VecDeque::new(),
             lifeline,
+            ended_in_order: false,
             engine_gone: None,
             guardian_killed: None,
             insisted: None,
@@ -197,7 +205,10 @@ impl Front {
         }
         let complete = self.partial.iter().rposition(|byte| *byte == b'\n').map_or(0, |at| at + 1);
         let lines: Vec<u8> = self.partial.drain(..complete).collect();
-        lines.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect()
+        let lines = lines.split(|byte| *byte == b'\n');
+        let messages: Vec<Message> = lines.filter_map(|line| serde_json::from_slice(line).ok()).collect();
+        self.ended_in_order |= messages.iter().any(|message| matches!(message, Message::Ended { .. }));
+        messages
     }
 
     /// Passes a signal on to the engine. If it cannot be reached it has ended, which is what was asked for.
@@ -264,6 +275,7 @@ impl Front {
         }
         let waited_for_guardian = match (self.engine_gone, insisted) {
             (Some(gone), Some(insisted)) => (now - gone).min(insisted) > GUARDIAN_PATIENCE_INSISTED,
+            (Some(gone), None) if self.ended_in_order => now - gone > GUARDIAN_PATIENCE_INSISTED,
             (Some(gone), None) => now - gone > GUARDIAN_PATIENCE,
             (None, insisted) => insisted.is_some_and(|since| since > INSISTED + GUARDIAN_PATIENCE),
         };

@@ -54,7 +54,10 @@ pub(crate) fn main() -> u8 {
         Err(Refusal { code, .. }) => return code.code(),
     };
     match reactor::Reactor::new(&mut prepared).and_then(reactor::Reactor::run) {
-        Ok(code) => code.code(),
+        Ok(code) => {
+            prepared.link.send(&crate::front::Message::Ended { code: code.code() });
+            code.code()
+        }
         Err(error) => {
             prepared.link.note(&format!("gpulane cannot go on: {error}"));
             ExitCode::Internal.code()
