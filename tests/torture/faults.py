@@ -230,7 +230,8 @@ def tear_journal(life: Life, fault: Fault) -> bool:
     """The journal's end is lost."""
     path = life.run / "journal.jsonl"
     size = path.stat().st_size if path.exists() else 0
-    if size < 2:
+    # Where a bit was flipped before, that may be what is cut away, and nothing is left to refuse.
+    if size < 2 or life.refusal:
         return False
     os.truncate(path, size - min(size, 1 + int(fault.roll * min(size, 700))))
     life.happened.doubt = True

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)] // a test fails by panicking
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use gpulane_testkit::{Gpulane, Workspace};
@@ -58,13 +58,10 @@ fn fresh_copy(from: &Path, workspace: &Path) -> PathBuf {
 }
 
 fn resume(run: &Path, salvage: bool) -> (i32, String) {
-    let mut command = Command::new(BINARY);
-    command.arg("resume").arg(run).arg("--quiet").stdin(Stdio::null());
-    if salvage {
-        command.arg("--salvage");
-    }
-    let output = command.output().unwrap();
-    (output.status.code().unwrap_or(-1), String::from_utf8_lossy(&output.stderr).into_owned())
+    let mut args = vec!["resume", run.to_str().unwrap(), "--quiet"];
+    args.extend(salvage.then_some("--salvage"));
+    let finished = Gpulane::new(BINARY).call(&args);
+    (finished.code, finished.stderr)
 }
 
 /// Two jobs are done, and were started once: their outputs were there all along. The third has failed, and has no
