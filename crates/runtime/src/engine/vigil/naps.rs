@@ -29,14 +29,17 @@ pub(super) struct Naps {
     last: HashMap<i32, Pid>,
     /// Processes in such a loop: where they are.
     loops: HashMap<i32, Nap>,
-    /// Children of these that have just come: the next look tells what they are.
-    fresh: HashSet<Pid>,
+    /// Children of these that have just come, or woke up and have not ended: for how many looks. The next tell what they are.
+    fresh: HashMap<Pid, u32>,
     /// Children that sleep or are fresh, now and before, the newest last.
     hidden: VecDeque<u32>,
 }
 
 /// As many children are remembered: two looks for evidence are not farther apart than what has come and gone meanwhile.
 const REMEMBERED: usize = 512;
+
+/// Looks in a row that may meet a child awake: where others have the CPUs, it takes a while to begin and to end.
+const GRACE: u32 = 4;
 
 impl Naps {
     /// Takes in all processes of the job; the ids of those that only sleep for others of them.
@@ -53,7 +56,8 @@ impl Naps {
             let leaf = !parents.contains(&raw(process.pid)) && pids.contains(&process.parent);
             let is_last = self.last.get(&process.parent) == Some(&process.pid);
             let looping = self.loops.contains_key(&process.parent);
-            if !leaf || !(is_new || is_last || fresh.contains(&process.pid)) {
+            let looks = fresh.get(&process.pid).copied();
+            if !leaf || !(is_new || is_last || looks.is_some()) {
                 self.end_loop(process, looping);
             } else if sleeps(process) {
                 // The child before it has gone: this is a loop.
@@ -65,14 +69,14 @@ impl Naps {
                     self.loops.insert(process.parent, Nap::Asleep);
                     asleep.insert(process.pid);
                 }
-            } else if looping && is_new {
-                self.fresh.insert(process.pid);
+            } else if looping && is_idle(process) && looks.unwrap_or(0) < GRACE {
+                self.fresh.insert(process.pid, looks.unwrap_or(0) + 1);
             } else {
                 self.end_loop(process, looping);
             }
         }
         self.met = family.iter().map(|process| (process.pid, process.start)).collect();
-        asleep.extend(&self.fresh);
+        asleep.extend(self.fresh.keys());
         self.remember(&asleep);
         asleep
     }
@@ -118,8 +122,12 @@ impl Naps {
 /// Whether the process does nothing but sleep, and has done nothing before.
 fn sleeps(process: &Process) -> bool {
     let pid = raw(process.pid).unsigned_abs();
-    let idle = process.threads == 1 && process.cpu <= 1;
-    idle && matches!(resting(pid, pid), Resting::In { by_the_clock: true, by_events: false, .. })
+    is_idle(process) && matches!(resting(pid, pid), Resting::In { by_the_clock: true, by_events: false, .. })
+}
+
+/// Whether the process has hardly computed.
+const fn is_idle(process: &Process) -> bool {
+    process.threads == 1 && process.cpu <= 1
 }
 
 fn raw(pid: Pid) -> i32 {
