@@ -154,6 +154,27 @@ fn a_run_directory_that_was_just_moved_is_not_made_again_by_the_next_start() {
 }
 
 #[test]
+fn a_map_whose_run_directory_was_just_moved_is_held_until_it_is_back() {
+    let gpulane = Gpulane::new(BINARY);
+    let away = gpulane.workspace.path().join("away");
+    gpulane.workspace.file("model.py", "def Model(batch):\n    return [len(item) for item in batch]\n");
+    gpulane.workspace.file("items.txt", "a\nb\n");
+    let first = TWO_STAGES.split("[[stage]]\nname = \"t\"").next().unwrap();
+    let map = "map = { model = \"model.py:Model\", input = [\"@items.txt\"], decode = \"value\", format = \"jsonl\" }";
+    let run = quiet_run(&gpulane, &format!("{first}[[stage]]\nname = \"m\"\nafter = [\"s\"]\n{map}\n"));
+    std::fs::rename(gpulane.dir(), &away).unwrap();
+    go(&gpulane, 1);
+    run.wait_until_it_says("was renamed or moved");
+    wait_until("starts to be held", || {
+        std::fs::read_to_string(away.join("journal.jsonl")).unwrap().contains("\"starts_held\"")
+    });
+    assert!(!gpulane.dir().exists(), "nothing is made at the old place");
+    std::fs::rename(&away, gpulane.dir()).unwrap();
+    assert_eq!(run.code(), 0);
+    assert_eq!(gpulane_testkit::rows(&gpulane.dir().join("maps/m")).len(), 2);
+}
+
+#[test]
 fn what_a_job_writes_beside_a_moved_run_directory_is_no_success() {
     let gpulane = Gpulane::new(BINARY);
     let away = gpulane.workspace.path().join("away");

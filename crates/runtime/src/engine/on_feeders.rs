@@ -54,12 +54,21 @@ impl Reactor<'_> {
                     self.end_feeder(stage, true);
                 }
             }
+            // As the starts of its workers, it is held until the run directory is back. Where workers run, they would wait in vain.
+            Err(_) if !self.prepared.place.is_here() && !self.has_workers(stage) => {
+                self.check_place();
+                self.feed(Input::FeederGone { stage });
+            }
             Err(error) => {
                 let because = format!("cannot start the feeder: {error}");
                 self.feed(Input::MapEnded { stage, result: Err(because) });
                 self.feed(Input::FeederGone { stage });
             }
         }
+    }
+
+    fn has_workers(&self, stage: StageId) -> bool {
+        self.prepared.plan.stage(stage).job_ids().any(|job| self.roster.get(job).is_some())
     }
 
     pub(super) fn end_feeder(&mut self, stage: StageId, at_once: bool) {
