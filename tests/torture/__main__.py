@@ -174,6 +174,7 @@ class Campaign:
     def report(self) -> int:
         """The counts, and the last line."""
         struck: Counter[str] = sum((outcome.struck for outcome in self.outcomes), Counter())
+        planned: Counter[str] = sum((outcome.planned for outcome in self.outcomes), Counter())
         checked: Counter[str] = sum((outcome.verdict.checked for outcome in self.outcomes), Counter())
         found: Counter[str] = Counter(line.split(":")[0] for o in self.outcomes for line in o.verdict.violations)
         seconds = time.monotonic() - self.began
@@ -181,9 +182,9 @@ class Campaign:
         for outcome in self.outcomes:
             for target, peak in outcome.peaks.items():
                 peaks[target] = max(peaks.get(target, 0), peak)
-        print("\nfaults injected")
+        print("\nfaults injected, and those planned that found nobody to strike in time")
         for kind in self.shared.kinds:
-            print(f"  {struck[kind.name]:6}  {kind.name}")
+            print(f"  {struck[kind.name]:6} {planned[kind.name] - struck[kind.name]:6}  {kind.name}")
         print("invariants checked")
         for name, times in sorted(checked.items()):
             print(f"  {times:6}  {name}" + (f"   {found[name]} VIOLATED" if found[name] else ""))
@@ -198,7 +199,12 @@ class Campaign:
         print(f"seed {self.shared.seed}: {rounds - bad} rounds passed, {bad + len(self.broken)} failed", flush=True)
         if self.options.json:
             counts = {"seed": self.shared.seed, "seconds": round(seconds), "rounds": rounds, **totals, "peaks": peaks}
-            counts |= {"faults": dict(struck), "checked": dict(checked), "violations": dict(found)}
+            counts |= {
+                "planned": dict(planned),
+                "faults": dict(struck),
+                "checked": dict(checked),
+                "violations": dict(found),
+            }
             self.options.json.write_text(json.dumps(counts, indent=1) + "\n")
         return 1 if bad or self.broken else 0
 

@@ -156,6 +156,10 @@ class Play:
             self.leave_behind(how)
         self.babble()
         time.sleep(part.get("seconds", 0))
+        if "quiet" in part:
+            # By the clock, for longer than `hang` allows: the job is told of, and left alone.
+            time.sleep(part["quiet"])
+            self.note("woke")
         self.write()
         failures = part.get("failures", 0)
         if failures and self.earlier("failing") < failures:
@@ -186,6 +190,12 @@ class Play:
             lock = threading.Lock()
             lock.acquire()
             lock.acquire()
+        elif how == "outside":
+            # Somebody might write into it one day.
+            pipe = os.path.join(HERE, "locks", f"pipe-{self.name}")
+            if not os.path.exists(pipe):
+                os.mkfifo(pipe)
+            os.open(pipe, os.O_RDONLY)
         time.sleep(300)
 
 

@@ -75,7 +75,7 @@ BUGS = [
         "if try_lock(file, FlockOperation::NonBlockingLockExclusive, path)? || true {",
     ),
     Bug(
-        "a published output is not recognised by a resume",
+        "a published output is not recognised by a resume, and published twice",
         "crates/runtime/src/engine/recovery.rs",
         "} else if self.dir.out_dir(self.plan, job).is_dir() {",
         "} else if self.dir.out_dir(self.plan, job).is_dir() && false {",
@@ -84,7 +84,9 @@ BUGS = [
         "an adopted child is not reaped",
         "crates/runtime/src/engine/ending/adopted.rs",
         "match waitpid(Some(pid), WaitOptions::NOHANG) {",
-        "match waitpid(Some(pid), WaitOptions::NOHANG).map(|_| None::<()>) {",
+        # Seen, and left in the table of processes.
+        "use rustix::process::{WaitId, WaitIdOptions, waitid};\n"
+        "    match waitid(WaitId::Pid(pid), WaitIdOptions::EXITED | WaitIdOptions::NOHANG | WaitIdOptions::NOWAIT) {",
     ),
     Bug(
         "a decoder's handle is kept after an error",

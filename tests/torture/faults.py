@@ -8,8 +8,10 @@ from __future__ import annotations
 import os
 import random
 import signal
+import time
 from collections.abc import Callable
 from dataclasses import dataclass
+from functools import partial
 from typing import TYPE_CHECKING
 
 from . import proc
@@ -50,6 +52,11 @@ class Kind:
     # The call does not go on after it.
     ends: bool = False
 
+    @property
+    def turns(self) -> int:
+        """How often it is a round's first fault while others are once: few rounds have room for some."""
+        return 4 if "entry" in self.needs else 3 if {"image", "user"} & self.needs else 2 if "map" in self.needs else 1
+
 
 @dataclass(frozen=True)
 class Fault:
@@ -78,7 +85,7 @@ def signal_at(name: str, target: str) -> Callable[[Life, Fault], bool]:
         if process is None or not process.same():
             return False
         if target in ("job", "worker", "standby"):
-            life.happened.signalled.add(process.pid)
+            life.happened.signalled.add(proc.inner(process.pid))
         life.excuse_early(SIGNALS[name], target)
         life.call.excused |= EXCUSES.get((name, target), set())
         if not proc.send(process.pid, SIGNALS[name]):
@@ -114,11 +121,14 @@ def kill_several(*targets: str) -> Callable[[Life, Fault], bool]:
 
 def interrupt(life: Life, fault: Fault) -> bool:
     """Ctrl-C, now and then twice."""
+    front = pick(0, life.find("front"))
+    if front is None:
+        return False
     life.call.excused |= {130}
     life.excuse_early(signal.SIGINT, "front")
-    proc.send(life.call.pid, signal.SIGINT)
+    proc.send(front.pid, signal.SIGINT)
     if fault.roll < 0.3:
-        life.later(0.05, lambda: life.call.ended() is None and proc.send(life.call.pid, signal.SIGINT))
+        life.later(0.05, lambda: front.same() and proc.send(front.pid, signal.SIGINT))
     life.say("INT to front")
     return True
 
@@ -198,6 +208,9 @@ def fill_disk(life: Life, fault: Fault) -> bool:
 def cut_power(life: Life, fault: Fault) -> bool:
     """The power fails: what has not reached the image is gone, and everything dies."""
     life.hear()
+    if fault.roll < 0.7 and not life.detached and time.monotonic() - life.heard > 0.03:
+        # The worst moment is the one after something was announced.
+        return False
     life.disk.cut()
     proc.end_all(life.program.tag)
     life.call.excused |= {-9}
@@ -224,6 +237,25 @@ def flip_byte(life: Life, fault: Fault) -> bool:
     life.expect_refusal()
     life.say(f"bit flipped at byte {at} of the journal")
     return True
+
+
+def damage_ledger(life: Life, fault: Fault) -> bool:
+    """One bit of the ledger of a map is another: refused, until somebody has put back what it was."""
+    for stage in life.story.maps():
+        path = life.run / life.story.map_folder(stage) / "commits.jsonl"
+        whole = path.read_bytes() if path.exists() else b""
+        # Never the last line, as above.
+        end = whole.rfind(b"\n", 0, len(whole) - 1)
+        if end < 1:
+            continue
+        at = int(fault.roll * end)
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 7]) + whole[at + 1 :])
+        # A plan's other stages may go on without the map, and a map that has ended needs no ledger.
+        life.must = {2} if life.story.map else {0, 2, 3}
+        life.afterwards.append(partial(path.write_bytes, whole))
+        life.say(f"bit flipped at byte {at} of {path.name}")
+        return True
+    return False
 
 
 def tear_journal(life: Life, fault: Fault) -> bool:
@@ -275,6 +307,12 @@ def catalogue() -> list[Kind]:
         Kind("logs lost", "during", lose_logs),
         Kind("disk full", "during", fill_disk, frozenset({"small"})),
         Kind("power cut", "during", cut_power, frozenset({"image"}), ends=True),
+        Kind("KILL engine that cannot write", "during", around.kill_unable, ends=True),
+        Kind("detached", "start", around.detach),
+        Kind("few processes", "start", around.few_processes, frozenset({"user"})),
+        Kind("PID namespace", "start", around.wish(processes="own"), frozenset({"root"})),
+        Kind("foreign /proc", "start", around.foreign_proc, frozenset({"root"}), ends=True),
+        Kind("ledger bit flipped", "between", damage_ledger, frozenset({"map"}), ends=True),
         Kind("journal bit flipped", "between", flip_byte),
         Kind("journal torn", "between", tear_journal),
         Kind("resumes race", "between", race),
@@ -284,7 +322,7 @@ def catalogue() -> list[Kind]:
         Kind("umask 077", "start", around.wish(umask=0o077)),
         Kind("few descriptors", "start", around.limit("RLIMIT_NOFILE", 64, 256)),
         Kind("small stack", "start", around.limit("RLIMIT_STACK", 200 << 10, 1 << 20)),
-        Kind("another user", "start", around.wish(user=around.OTHER_USER), frozenset({"user"})),
+        Kind("another user", "start", around.as_another, frozenset({"user"})),
         Kind("a stranger asks", "during", around.stranger, frozenset({"user"})),
         Kind("clock jumps", "during", around.jump_clock, frozenset({"preload"})),
         Kind("slow syncs", "during", around.slow_syncs, frozenset({"preload"})),
@@ -303,8 +341,9 @@ def schedule(dice: random.Random, kinds: list[Kind], records: int) -> list[Fault
     """When each of these strikes: those that end a call come one per call."""
     faults, life = [], 0
     for kind in kinds:
-        # Early records are likelier: a call may end before the last.
+        # Early records are likelier: a call, and whom it strikes, may end before the last.
         after = min(dice.randrange(records), dice.randrange(records))
+        after = after // 3 if kind.needs & STORIES else after
         delay = dice.choice([0.0, 0.0, 0.05, 0.3]) * dice.random()
         number = max(1, life) if kind.when == "between" else 0 if kind.name == "another user" else life
         faults.append(Fault(kind.name, number, after, round(delay, 4), round(dice.random(), 4)))

@@ -5,7 +5,6 @@ Shares no code with gpulane; docs/run-directory.md and docs/exit-codes.md are it
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import json
 from collections import Counter
@@ -14,22 +13,9 @@ from pathlib import Path
 from typing import Any
 
 from . import journal
-from .story import REASONS, UNCOUNTED, Happened, JobStory, Story
-
-
-@dataclass
-class Verdict:
-    """What was checked, and what did not hold."""
-
-    checked: Counter[str] = field(default_factory=Counter)
-    violations: list[str] = field(default_factory=list)
-
-    def check(self, invariant: str, holds: bool, otherwise: str) -> bool:
-        """Counts a check, and keeps what was seen if it does not hold."""
-        self.checked[invariant] += 1
-        if not holds:
-            self.violations.append(f"{invariant}: {otherwise}")
-        return holds
+from .judge_maps import MapJudge
+from .story import REASONS, UNCOUNTED, Happened, JobStory, StageStory, Story
+from .verdict import Verdict, check_announced, read_notes
 
 
 @dataclass
@@ -43,25 +29,23 @@ class Fate:
     last: journal.Event = field(default_factory=dict)
     # Its latest process.
     pid: int = 0
-
-
-def check_announced(verdict: Verdict, happened: Happened, events: list[journal.Event]) -> None:
-    """What was announced is in the journal, under its number."""
-    if happened.doubt:
-        return
-    there = {event["seq"]: (event["event"], event.get("job")) for event in events}
-    lost = {seq: said for seq, said in happened.records.items() if there.get(seq) != said}
-    verdict.check("no announced record is lost", not lost, f"announced and not in the journal: {lost}")
+    # Attempts of which it was said that they show no life and may live.
+    told: set[int] = field(default_factory=set)
 
 
 class Judge:
     """Judges a plan's run that has come to its end."""
 
     def __init__(self, story: Story, happened: Happened, run: Path, notes: Path) -> None:
-        self.story, self.happened, self.run = story, happened, run
+        self.story, self.happened, self.run, self.folder = story, happened, run, notes
         self.verdict = Verdict()
         self.notes = {job.name: read_notes(notes / job.name.replace("/", "@")) for job in story.jobs()}
         self.fates = {job.name: Fate() for job in story.jobs()}
+        self.jobs = {job.name: job for job in story.jobs()}
+        self.stages = {stage.name: stage for stage in story.stages}
+        # Workers of maps, by the state they are in, and maps whose items are all settled.
+        self.workers = {job.name: "waiting" for stage in story.stages if stage.map for job in stage.jobs}
+        self.settled: set[str] = set()
 
     def judge(self) -> Verdict:
         """Everything, one after the other."""
@@ -74,19 +58,30 @@ class Judge:
             self.judge_state(job)
             self.judge_output(job)
             self.judge_notes(job)
+        for stage, map_ in self.story.maps().items():
+            if any(event["event"] == "map_opened" and event["stage"] == stage for event in reading.events):
+                judge = MapJudge(self.story, stage, map_, self.happened, self.run, self.folder)
+                verdict = judge.judge(reading.events, complete=stage in self.settled)
+                self.verdict.add(verdict)
         self.judge_end(reading.events)
         return self.verdict
 
     def fold(self, event: journal.Event) -> None:
         """Takes one record in."""
-        name, kind = event.get("job"), event.get("event")
+        name, kind = event.get("job"), str(event.get("event"))
+        if kind in ("map_finished", "map_reopened"):
+            (self.settled.add if kind == "map_finished" else self.settled.discard)(event["stage"])
+        if name in self.workers:
+            self.fold_worker(name, kind)
         if name not in self.fates:
             return
-        fate, job = self.fates[name], next(job for job in self.story.jobs() if job.name == name)
+        fate, job = self.fates[name], self.jobs[name]
         check = self.verdict.check
         if kind == "job_started":
             check("no success is run again", fate.state != "succeeded", f"{name} was started after its success")
             self.judge_order(job)
+            gone = self.given_up(self.story.stage_of(job))
+            check("a stage stops when it must", not gone, f"{name} was started after {gone} had failed for good")
             fate.state, fate.pid = "running", event["pid"]
         elif kind == "job_succeeded":
             check("every job ends once", fate.state != "succeeded", f"{name} succeeded twice")
@@ -104,23 +99,48 @@ class Judge:
                 "retries are counted", fine, f"{name} is tried again after {fate.counted} failures, retries = {limit}"
             )
             fate.state = "waiting"
+        elif kind == "hang_suspected" and not event["frozen"]:
+            fate.told.add(event["attempt"])
         elif kind == "job_skipped":
             fate.state = "skipped"
         elif kind == "job_requeued":
             check("every job ends once", fate.state != "succeeded", f"{name} is queued again after its success")
             fate.state, fate.counted = "waiting", 0
 
+    def fold_worker(self, name: str, kind: str) -> None:
+        """Takes in a record of a worker."""
+        states = {"job_started": "running", "job_succeeded": "succeeded", "job_failed": "failed"}
+        states |= {"job_retrying": "waiting", "job_skipped": "skipped", "job_requeued": "waiting"}
+        if kind == "job_started" and self.workers[name] == "waiting":
+            stage = self.stages[name.split("/")[0]]
+            self.judge_order(JobStory(name, stage.name, {}))
+        self.workers[name] = states.get(kind, self.workers[name])
+        if kind == "job_skipped" and name.split("/")[0] in self.settled:
+            # There was nothing left to do for it, which is no less than to have done it.
+            self.workers[name] = "succeeded"
+
+    def given_up(self, stage: StageStory) -> list[str]:
+        """The jobs that have failed for good, if they are so many that the stage must stop."""
+        if stage.most_failures is None or self.happened.doubt:
+            return []
+        fates = {job.name: self.fates[job.name] for job in stage.jobs}
+        gone = [name for name, fate in fates.items() if fate.state == "failed" and fate.counted > stage.retries]
+        gone = [name for name in gone if fates[name].last["reason"] != "cancelled"]
+        return gone if len(gone) >= stage.most_failures else []
+
     def judge_order(self, job: JobStory) -> None:
         """A job starts when those it follows have ended as it needs."""
         if self.happened.doubt:
             return
-        stage = self.story.stage_of(job)
+        stage = self.stages[job.stage]
         if job.source:
             state = self.fates[job.source].state
             self.verdict.check("order", state == "succeeded", f"{job.name} started while {job.source} was {state}")
             return
         for other in self.story.stages:
-            if other.name in stage.after:
+            if other.name in stage.after and other.map:
+                self.verdict.check("order", other.name in self.settled, f"{job.name} started before {other.name} ended")
+            elif other.name in stage.after:
                 states = {each.name: self.fates[each.name].state for each in other.jobs}
                 fine = set(states.values()) == {"succeeded"}
                 self.verdict.check("order", fine, f"{job.name} started with stage {other.name} at {states}")
@@ -151,20 +171,20 @@ class Judge:
         ended = fate.state in ("succeeded", "failed", "skipped")
         check("every job in one state its story allows", ended, f"{job.name} is left {fate.state}")
         if fate.state == "failed" and fate.last["reason"] != "cancelled" and not self.happened.doubt:
-            right = fate.counted == stage.retries + 1
+            right = fate.counted == stage.retries + 1 or bool(self.given_up(stage) and fate.counted <= stage.retries)
             check(
                 "retries are counted",
                 right,
                 f"{job.name} has failed for good after {fate.counted} failures, retries = {stage.retries}: {fate.last}",
             )
         if fate.state == "skipped":
-            needed = (
-                [job.source]
-                if job.source
-                else [e.name for s in self.story.stages if s.name in stage.after for e in s.jobs]
-            )
-            cause = [name for name in needed if name and self.fates[name].state != "succeeded"]
-            fine = bool(cause) or "*" in self.happened.cancelled
+            before = [self.stages[name] for name in stage.after]
+            needed = [job.source] if job.source else [e.name for s in before if not s.map for e in s.jobs]
+            cause = [name for name in needed if self.fates[name].state != "succeeded"] + self.given_up(stage)
+            cause += [s.name for s in before if s.map and s.name not in self.settled]
+            # With a part of the journal the failures that stopped the stage may be lost.
+            stopped = stage.most_failures is not None and self.happened.doubt
+            fine = bool(cause) or stopped or "*" in self.happened.cancelled
             check("every job in one state its story allows", fine, f"{job.name} was skipped without a cause")
         if job.name in self.happened.announced:
             check(
@@ -183,6 +203,8 @@ class Judge:
         problem, whole = read_output(out)
         if not check("every output once and whole", problem is None, f"{job.name}: {problem}"):
             return
+        first = self.happened.published.get(job.name, whole["token"])
+        check("every output once and whole", first == whole["token"], f"{job.name}: {first} was published before it")
         then = self.happened.announced.get(job.name)
         if then is not None:
             same = json.loads(then) == whole if then else False
@@ -219,6 +241,9 @@ class Judge:
                     clean,
                     f"{job.name}: ignored {note['ignored']}, blocked {note['blocked']}",
                 )
+            if note["at"] == "woke" and not self.happened.slowed and not self.happened.doubt:
+                told = note["attempt"] in self.fates[job.name].told
+                check("what is quiet is told", told, f"{job.name} slept for {job.part['quiet']} s and nobody was told")
         if self.fates[job.name].state == "skipped" and not self.fates[job.name].failures:
             never = not any(note["at"] == "start" for note in self.notes[job.name])
             check(
@@ -235,20 +260,10 @@ class Judge:
         if not self.verdict.check("the run ends", last is not None, f"no run_finished; last: {events[-1:]}"):
             return
         assert last is not None
-        states = Counter(fate.state for fate in self.fates.values())
+        states = Counter([*(fate.state for fate in self.fates.values()), *self.workers.values()])
         said = {key: last[key] for key in ("succeeded", "failed", "skipped")}
         right = all(said[key] == states[key] for key in said)
         self.verdict.check("the run ends", right, f"run_finished says {said}, jobs are {dict(states)}")
-
-
-def read_notes(path: Path) -> list[dict[str, Any]]:
-    """What a job noted; lines that are torn, for it may have been killed or kept from writing, are left out."""
-    notes = []
-    with contextlib.suppress(OSError):
-        for line in path.read_bytes().split(b"\n"):
-            with contextlib.suppress(ValueError):
-                notes.append(json.loads(line))
-    return notes
 
 
 def read_output(out: Path) -> tuple[str | None, dict[str, Any]]:

@@ -14,13 +14,30 @@ CLONE_NEWNS, CLONE_NEWPID = 0x00020000, 0x20000000
 MS_BIND, MS_REC, MS_PRIVATE = 4096, 16384, 1 << 18
 
 
+def relay(child: int) -> None:
+    """Ends as the child does."""
+    _, status = os.waitpid(child, 0)
+    if os.WIFSIGNALED(status):
+        os.kill(os.getpid(), os.WTERMSIG(status))
+    os._exit(os.waitstatus_to_exitcode(status) & 0xFF)
+
+
 def main() -> None:
     wish = json.loads(sys.argv[1])
     libc = ctypes.CDLL(None, use_errno=True)
-    if "boot" in wish:
-        # Another boot id, as after a power cut, seen by this process and what it starts.
+    if "boot" in wish or "processes" in wish:
         if libc.unshare(CLONE_NEWNS) or libc.mount(b"none", b"/", None, MS_REC | MS_PRIVATE, None):
             raise OSError(ctypes.get_errno(), "unshare")
+    if "processes" in wish:
+        # A PID namespace, as in a container; "foreign": /proc stays that of another one.
+        if libc.unshare(CLONE_NEWPID):
+            raise OSError(ctypes.get_errno(), "unshare")
+        if child := os.fork():
+            relay(child)
+        if wish["processes"] == "own" and libc.mount(b"proc", b"/proc", b"proc", 0, None):
+            raise OSError(ctypes.get_errno(), "mount")
+    if "boot" in wish:
+        # Another boot id, as after a power cut, seen by this process and what it starts.
         if libc.mount(wish["boot"].encode(), b"/proc/sys/kernel/random/boot_id", None, MS_BIND, None):
             raise OSError(ctypes.get_errno(), "mount")
     if "autogroup" in wish:

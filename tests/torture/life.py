@@ -64,7 +64,17 @@ class Life:
     # The same for calls beside this one.
     excused_beside: set[int] = field(default_factory=set)
     refusal: bool = False
+    # What was done to its surroundings lets it end with one of these only.
+    must: set[int] = field(default_factory=set)
     was_cut: bool = False
+    # The run goes on in the background, and the call is a `watch` that waits for its end.
+    detached: bool = False
+    # The user that the run belongs to where that is another one.
+    user: int = 0
+    # When something was announced for the last time.
+    heard: float = 0.0
+    # What is to be set right when the call has ended.
+    afterwards: list[Callable[[], object]] = field(default_factory=list)
     # There was nothing left to do before the call.
     had_ended: bool = False
     _due: dict[Fault, float] = field(default_factory=dict)
@@ -84,7 +94,11 @@ class Life:
         for fault in self.mine("between") + self.mine("start"):
             self.strike(fault)
         self.had_ended = has_ended(read(self.run / "journal.jsonl").events)
-        self.call = self.program.start(arguments, self.wish)
+        self.happened.begun.append(time.monotonic_ns())
+        self.call = self.program.start(arguments + ["--detach"] * self.detached, self.wish)
+        if self.detached and self.call.wait(STILL) == 0:
+            same = {"user": self.wish["user"]} if "user" in self.wish else None
+            self.call = self.program.start(["watch", str(self.run), "--json"], same)
         self.call.excused |= self.excused
 
     def mine(self, when: str) -> list[Fault]:
@@ -133,14 +147,20 @@ class Life:
 
     def hear(self) -> None:
         """Takes in what `--json` announces, with the token each announced output bears."""
-        for event in self.call.hear():
+        heard = self.call.hear()
+        if self.detached:
+            # `watch` shows what is in the journal, which may be lost until it is synced.
+            return
+        for event in heard:
             if "seq" in event:
+                self.heard = time.monotonic()
                 self.happened.records[event["seq"]] = (event["event"], event.get("job"))
             if event.get("event") == "job_succeeded":
                 self.happened.announced.setdefault(event["job"], token_of(self.run, event["job"]))
             if event.get("event") == "batch_committed" and event.get("part"):
+                path = self.story.map_folder(event["stage"]) + event["part"]
                 with contextlib.suppress(OSError):
-                    self.happened.parts.setdefault(event["part"], (self.run / event["part"]).read_bytes())
+                    self.happened.parts.setdefault(path, ((self.run / path).read_bytes(), self.number))
 
     def do_later(self) -> None:
         """Does what was put off and is due."""
@@ -185,9 +205,13 @@ class Life:
     def find(self, target: str) -> list[proc.Process]:
         """The living processes of that kind which belong to this call."""
         front = proc.look(self.call.pid)
+        if front and "processes" in self.wish:
+            # Only another process can be the first of a namespace.
+            front = next(iter(proc.children(front.pid)), None)
         if target == "front":
-            return [front] if front else []
-        guardians = [each for each in proc.children(self.call.pid) if each.name == "lane-guardian"]
+            return [front] if front and not self.detached else []
+        around = proc.tagged(self.program.tag) if self.detached else proc.children(front.pid) if front else []
+        guardians = [each for each in around if each.name == "lane-guardian"]
         if target == "guardian":
             return guardians
         engines = [each for one in guardians for each in proc.children(one.pid) if each.name == "gpulane-engine"]
@@ -198,8 +222,12 @@ class Life:
             return [each for each in under if each.command.startswith("lane-feeder")]
         jobs = {event["pid"] for event in self.journal.seen if event.get("event") == "job_started"}
         if target == "standby":
-            return [e for e in under if e.pid not in jobs and proc.has_variable(e.pid, "GPULANE_STANDBY")]
-        return [each for each in under if each.pid in jobs]
+            return [e for e in under if proc.inner(e.pid) not in jobs and proc.has_variable(e.pid, "GPULANE_STANDBY")]
+        if target == "worker":
+            workers = {name for stage in self.story.stages if stage.map for name in (job.name for job in stage.jobs)}
+            started = [event for event in self.journal.seen if event.get("event") == "job_started"]
+            jobs = {event["pid"] for event in started if self.story.map or event["job"] in workers}
+        return [each for each in under if proc.inner(each.pid) in jobs]
 
     def excuse_early(self, number: int, target: str) -> None:
         """A front that was signalled before it began its work may die of the signal."""
@@ -257,5 +285,6 @@ def has_ended(events: list[Event]) -> bool:
     """Whether everything has ended: a map that stopped has not, and is taken up again."""
     if not events or events[-1]["event"] != "run_finished":
         return False
-    maps = [event["event"] for event in events if event["event"] in ("map_finished", "map_stopped", "map_reopened")]
+    states = ("map_opened", "map_finished", "map_stopped", "map_reopened")
+    maps = [event["event"] for event in events if event["event"] in states]
     return not maps or maps[-1] == "map_finished"

@@ -3,30 +3,53 @@
 from __future__ import annotations
 
 import random
+import sys
 import zlib
 from pathlib import Path
 
 from . import pictures
-from .plans import PYTHON
-from .story import Item, MapStory, Story
+from .story import Item, JobStory, MapStory, StageStory, Story
+
+# Other users must be able to run it, too.
+PYTHON = "/usr/bin/python3" if Path("/usr/bin/python3").exists() else sys.executable
 
 
 def make(dice: random.Random, pictures_too: bool = True) -> Story:
-    """A random map."""
-    kind = dice.choice(["value", "value", "text", "pictures", "pictures"] if pictures_too else ["value", "text"])
-    workers = dice.choice([1, 2, 3])
+    """A random map, alone."""
     gpus, lanes = dice.choice([("none", 3), ("sim:2x24GiB", None)])
-    items, files = {"value": values, "text": texts, "pictures": images}[kind](dice)
-    pause = dice.choice([0.0, 0.05, 0.2])
-    decode = "gray:16x16" if kind == "pictures" else kind
-    arguments = ["model.py:Model", "@items.txt" if kind == "value" else "items"]
-    arguments += ["--format", "jsonl", "--decode", decode, "--workers", str(workers), "--python", PYTHON]
-    arguments += ["--set", f"decode={decode}", "--set", f"pause={pause}", "--batch", str(dice.choice([3, 8, 20]))]
-    arguments += ["--threads", str(dice.choice([1, 2])), "--ring", "16MiB", "--max-failures", "100%"]
-    story = Story(gpus=gpus, lanes=lanes, map=MapStory(arguments, items))
+    story = Story(gpus=gpus, lanes=lanes, map=make_map(dice, dice.choice([1, 2, 3]), pictures_too))
     assert story.map is not None
-    story.map.files = files
+    if dice.random() < 0.2:
+        story.map.keys["max_failures"] = dice.choice([0, 1, 3])
     return story
+
+
+def make_stage(dice: random.Random, name: str, after: list[str], pictures_too: bool = True) -> StageStory:
+    """A random map as a stage of a plan."""
+    workers = dice.choice([1, 2])
+    jobs = [JobStory(f"{name}/worker-{number}", name, {}) for number in range(workers)]
+    return StageStory(name, {"grace": "1s"}, jobs, after, map=make_map(dice, workers, pictures_too))
+
+
+def make_map(dice: random.Random, workers: int, pictures_too: bool) -> MapStory:
+    """The map itself."""
+    kind = dice.choice(["value", "value", "text", "pictures", "pictures"] if pictures_too else ["value", "text"])
+    items, files = {"value": values, "text": texts, "pictures": images}[kind](dice)
+    decode = "gray:16x16" if kind == "pictures" else kind
+    keys = {
+        "model": "model.py:Model",
+        "input": ["@items.txt" if kind == "value" else "items"],
+        "format": "jsonl",
+        "decode": decode,
+        "workers": workers,
+        "python": PYTHON,
+        "args": {"decode": decode, "pause": dice.choice([0.0, 0.05, 0.2])},
+        "batch": dice.choice([3, 8, 20]),
+        "threads": dice.choice([1, 2]),
+        "ring": "16MiB",
+        "max_failures": "100%",
+    }
+    return MapStory(keys, items, files)
 
 
 def values(dice: random.Random) -> tuple[list[Item], dict[str, bytes]]:

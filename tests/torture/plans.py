@@ -4,23 +4,26 @@ from __future__ import annotations
 
 import json
 import random
-import sys
-from pathlib import Path
 from typing import Any
 
+from . import maps
+from .maps import PYTHON
 from .story import JobStory, StageStory, Story
 
-# Other users must be able to run it, too.
-PYTHON = "/usr/bin/python3" if Path("/usr/bin/python3").exists() else sys.executable
 ACTOR = [PYTHON, "-S", "-E", "actor.py"]
 
 
 def make(dice: random.Random) -> Story:
-    """A random plan."""
+    """A random plan; one of its stages may be a map."""
     gpus, lanes = dice.choice([("none", 3), ("none", 2), ("sim:2x24GiB", None), ("sim:4x24GiB", None)])
     story = Story(gpus=gpus, lanes=lanes)
-    for number in range(dice.choice([1, 1, 2, 2, 3])):
+    stages = dice.choice([1, 1, 2, 2, 3])
+    mapped = dice.randrange(1, stages + 1) if dice.random() < 0.15 else None
+    for number in range(stages):
         story.stages.append(make_stage(dice, story, f"s{number}"))
+        if number + 1 == mapped:
+            after = [dice.choice(story.stages).name] if dice.random() < 0.6 else []
+            story.stages.append(maps.make_stage(dice, "m", after))
     return story
 
 
@@ -45,24 +48,44 @@ def make_stage(dice: random.Random, story: Story, name: str) -> StageStory:
     stage = StageStory(name, keys, [])
     if story.stages and dice.random() < 0.7:
         source = dice.choice(story.stages)
-        if dice.random() < 0.6:
+        if dice.random() < 0.6 and source.map is None:
             stage.foreach = source.name
         if stage.foreach is None or dice.random() < 0.3:
             stage.after = [source.name]
     points(dice, story, stage)
     for job in stage.jobs:
         job.part = part(dice, story, stage, job)
-    if any(job.part.get("how") == "late" for job in stage.jobs):
-        keys["timeout"] = "4s"
-        for job in stage.jobs:
-            # To see that a job lingers takes about as long.
-            if job.part.get("end") == "result":
-                job.part["end"] = "done"
-    if any(job.part.get("how") == "freeze" for job in stage.jobs):
-        keys["hang"] = "2s"
-    if any(job.part.get("end") == "result" for job in stage.jobs):
-        keys.update(result=["result.txt"], hang="8s")
+    limit(dice, stage)
     return stage
+
+
+def limit(dice: random.Random, stage: StageStory) -> None:
+    """The limits that the parts of a stage's jobs need, and an end to parts that do not go together."""
+    keys, parts = stage.keys, [job.part for job in stage.jobs]
+    hows = {part.get("how") for part in parts}
+    if dice.random() < 0.12:
+        keys["max_failures"] = dice.choice([1, 2])
+    still = hows & {"freeze", "outside"} or any("quiet" in part for part in parts)
+    if "late" in hows or still:
+        for part in parts:
+            # To see that a job lingers takes about as long.
+            if part.get("end") == "result":
+                part["end"] = "done"
+    if "late" in hows:
+        keys["timeout"] = "4s"
+        for part in parts:
+            part.pop("quiet", None)
+            if part.get("how") in ("freeze", "outside"):
+                part["how"] = "exit"
+    elif still:
+        # What froze gets another try anyway.
+        keys.update(hang={"after": "1s"}, retries=max(1, keys["retries"]))
+        if "outside" in hows:
+            keys["hang"]["outside"] = "5s"
+            for part in parts:
+                part.pop("quiet", None)
+    elif any(part.get("end") == "result" for part in parts):
+        keys.update(result=["result.txt"], hang="8s")
 
 
 def points(dice: random.Random, story: Story, stage: StageStory) -> None:
@@ -105,13 +128,25 @@ def part(dice: random.Random, story: Story, stage: StageStory, job: JobStory) ->
         part["leaves"] = dice.sample(["child", "deaf", "daemon", "bare", "twice"], dice.choice([1, 1, 2]))
     if dice.random() < 0.3:
         part["failures"] = dice.choice([1, 1, 2, 9])
-        part["how"] = dice.choices(["exit", "crash", "abort", "late"], [4, 2, 2, 1])[0]
+        part["how"] = dice.choices(["exit", "crash", "abort", "late", "freeze", "outside"], [4, 2, 2, 1, 1, 1])[0]
+        if part["how"] in ("freeze", "outside"):
+            # A child that sleeps by the clock keeps the job from being closed.
+            part.pop("leaves", None)
     elif dice.random() < 0.15:
         part["end"] = dice.choices(["done", "handles", "result"], [3, 2, 1])[0]
         if part["end"] == "result":
             # A child that sleeps by the clock is life, and so is what it may print.
             part.pop("leaves", None)
+    elif dice.random() < 0.04:
+        part["quiet"] = 6
     return part
+
+
+def inline(value: Any) -> str:
+    """A value as TOML writes it in one line."""
+    if isinstance(value, dict):
+        return "{ " + ", ".join(f"{key} = {inline(each)}" for key, each in value.items()) + " }"
+    return json.dumps(value)
 
 
 def toml(story: Story) -> str:
@@ -124,7 +159,9 @@ def toml(story: Story) -> str:
             keys["after"] = stage.after
         if stage.foreach:
             keys["foreach"] = stage.foreach
-        lines += [f"{key} = {json.dumps(value)}" for key, value in keys.items()]
+        if stage.map:
+            keys["map"] = stage.map.keys
+        lines += [f"{key} = {inline(value)}" for key, value in keys.items()]
         if "matrix" in stage.keys:
             lines.append("[stage.matrix]")
             lines += [f"{key} = {json.dumps(values)}" for key, values in stage.keys["matrix"].items()]

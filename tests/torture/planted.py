@@ -62,19 +62,14 @@ def try_bug(bug: Bug, source: Path, work: Path, options: argparse.Namespace) -> 
 
 
 def copy_source(to: Path) -> None:
-    """The source as git sees it; files that did not change keep their times, so that little is built anew."""
-    listed = subprocess.run(
-        ["git", "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
-        cwd=ROOT,
-        check=True,
-        capture_output=True,
-        text=True,
-    ).stdout
-    for name in filter(None, listed.split("\0")):
-        old, new = ROOT / name, to / name
-        if not old.is_file() or (new.exists() and new.read_bytes() == old.read_bytes()):
-            continue
-        new.parent.mkdir(parents=True, exist_ok=True)
+    """The source without what was built; files that did not change keep their times, so that little is built anew."""
+    built = shutil.ignore_patterns(".git", "target*", "runs", "out", "__pycache__", ".venv*")
+    shutil.copytree(ROOT, to, ignore=built, copy_function=copy_changed, dirs_exist_ok=True)
+
+
+def copy_changed(old: str, new: str) -> None:
+    """Copies a file unless its copy is the same."""
+    if not os.path.exists(new) or Path(old).read_bytes() != Path(new).read_bytes():
         shutil.copyfile(old, new)
 
 

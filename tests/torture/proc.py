@@ -86,6 +86,14 @@ def has_variable(pid: int, name: str) -> bool:
     return any(entry.startswith(name.encode() + b"=") for entry in read(f"/proc/{pid}/environ").split(b"\0"))
 
 
+def inner(pid: int) -> int:
+    """The number a process has for itself: another one in a PID namespace."""
+    for line in read(f"/proc/{pid}/status").splitlines():
+        if line.startswith(b"NSpid:"):
+            return int(line.split()[-1])
+    return pid
+
+
 def children(pid: int) -> list[Process]:
     """The children of a process, those of all its threads."""
     found = []

@@ -16,15 +16,18 @@ from . import disks, faults, journal, maps, plans, proc
 from .control import Control, FakeGpus
 from .disks import Disk
 from .faults import Fault, Kind
-from .judge import Judge, Verdict
+from .judge import Judge, read_output
 from .judge_maps import MapJudge
 from .life import MOST, Life, has_ended
 from .program import Program
 from .story import Happened, Story
-from .surroundings import OTHER_USER
+from .verdict import Verdict
 
 # After the last fault a run must come to its end within so many calls.
 MOST_LIVES = 10
+# Kinds under which a round belongs to another user from its beginning, and numbers that no user has.
+OTHERS = {"another user", "few processes"}
+FIRST_USER = 61000
 
 
 @dataclass
@@ -47,6 +50,7 @@ class Outcome:
     """What a round came to."""
 
     number: int
+    planned: Counter[str] = field(default_factory=Counter)
     struck: Counter[str] = field(default_factory=Counter)
     verdict: Verdict = field(default_factory=Verdict)
     jobs: int = 0
@@ -73,33 +77,43 @@ class Round:
         self.tag = f"{options.base.name}-r{number}-{uuid.uuid4().hex[:8]}"
         self.struck: list[str] = []
         self.boot = 0
+        # Whose processes can be counted: nobody else has any as this user.
+        self.user = FIRST_USER + number % 4000
 
     def compose(self) -> tuple[Story, list[Fault]]:
         """The story and its faults: the first fault goes through all kinds in turn, others come by chance."""
         usable = [kind for kind in self.options.kinds if kind.needs <= self.options.have | faults.STORIES]
-        # Nothing else shows what was not synced, so power cuts have three turns.
-        order = usable + [kind for kind in usable if "image" in kind.needs] * 2
+        order = [kind for kind in usable for _ in range(kind.turns)]
         random.Random(self.options.seed).shuffle(order)
         first = order[self.number % len(order)]
         story = maps.make(self.dice, self.options.pictures) if self.wants_map(first) else plans.make(self.dice)
         if "entry" in first.needs:
+            # One by one, so that there is a standby most of the time.
+            while len(story.stages[0].jobs) < 3:
+                story = plans.make(self.dice)
+            story.stages[0].keys["parallel"] = 1
             story.stages[0].keys.pop("command", None)
-            story.stages[0].keys |= {"entry": "actor.py:main", "python": plans.PYTHON, "standbys": 1}
+            story.stages[0].keys |= {"entry": "actor.py:main", "python": maps.PYTHON, "standbys": 1}
         story.disk = next((kind for kind in ("small", "image") if kind in first.needs), "plain")
         if "nvml" in first.needs:
             story.nvml, story.gpus, story.lanes = True, "all", None
+            for job in story.jobs():
+                # On a GPU that cannot be read a job that stands still is told and left alone: it may be at work.
+                if job.part.get("how") == "freeze":
+                    job.part["how"] = "exit"
         given = {story.disk, "root", "user", "preload"} | ({"nvml"} if story.nvml else set())
         given &= self.options.have | faults.STORIES
-        given |= {"map"} if story.map else {"plan"}
+        given |= {"map"} if story.map else {"plan", "map"} if story.maps() else {"plan"}
         given |= {"entry"} if any("entry" in stage.keys for stage in story.stages) else set()
-        others = [kind for kind in usable if kind.needs <= given and kind.name != "another user"]
+        others = [kind for kind in usable if kind.needs <= given and kind.name not in OTHERS]
         chosen = [first]
         # What a round was equipped for is worth more than one try.
         special = [kind for kind in others if kind.needs & first.needs & faults.EQUIPMENT]
         chosen += [self.dice.choice(special) for _ in range(self.dice.choice([1, 1, 2]))] if special else []
-        chosen += self.dice.sample(others, min(len(others), self.dice.choice([0, 1, 1, 2, 3])))
+        likely = [kind for kind in others for _ in range(kind.turns)]
+        chosen += [self.dice.choice(likely) for _ in range(self.dice.choice([0, 1, 2, 2, 3]))]
         self.dice.shuffle(chosen)
-        records = 8 if story.map else 2 + 3 * len(story.jobs())
+        records = 8 * len(story.maps()) + 2 + 3 * len(story.jobs()) - 2 * bool(story.map)
         return story, faults.schedule(self.dice, chosen, records)
 
     def wants_map(self, first: Kind) -> bool:
@@ -117,6 +131,7 @@ class Round:
             self.judge()
         finally:
             self.clean()
+        self.outcome.planned = Counter(fault.kind for fault in self.faults)
         self.outcome.struck = Counter(self.struck)
         self.outcome.diary = self.happened.diary
         return self.outcome
@@ -129,16 +144,16 @@ class Round:
         here = Path(__file__).parent
         shutil.copy(here / "actor.py", self.folder)
         (self.folder / "tag").write_text(self.tag)
-        if self.story.map:
-            maps.write(self.story.map, self.folder)
-        else:
+        for map_ in self.story.maps().values():
+            maps.write(map_, self.folder)
+        if not self.story.map:
             (self.folder / "plan.toml").write_text(plans.toml(self.story))
             acts = {job.name: job.part for job in self.story.jobs()}
             (self.folder / "acts.json").write_text(json.dumps({"jobs": acts}, indent=1))
         self.disk = Disk(
             self.story.disk,
             self.folder / "disk",
-            self.dice.choice(["commit=1", "commit=1,noauto_da_alloc", "commit=300"]),
+            self.dice.choice(["commit=1", "commit=300", "commit=300,noauto_da_alloc"]),
         )
         if not self.disk.make(6 << 20):
             raise RuntimeError(f"no disk of kind {self.story.disk} at {self.disk.at}")
@@ -151,9 +166,9 @@ class Round:
         if self.story.nvml and self.options.nvml:
             self.gpus = FakeGpus(self.folder / "gpus", self.options.nvml, self.dice.choice([2, 4]))
             self.program.variables |= self.gpus.variables()
-        if any(fault.kind == "another user" for fault in self.faults):
+        if OTHERS & {fault.kind for fault in self.faults}:
             for path in [self.folder, *self.folder.rglob("*")]:
-                os.chown(path, OTHER_USER, OTHER_USER)
+                os.chown(path, self.user, self.user)
 
     def live(self) -> None:
         """Call after call until the run has ended and there is nothing to do."""
@@ -178,10 +193,10 @@ class Round:
     def next_life(self, number: int) -> Life:
         """The next call, under the circumstances that hold for all calls of this round."""
         life = Life(self.program, self.story, self.happened, self.disk, self.place, number, self.faults, self.kinds)
-        life.control, life.gpus = self.control, self.gpus
+        life.control, life.gpus, life.user = self.control, self.gpus, self.user
         life.struck, life.violations = self.struck, self.outcome.verdict.violations
-        if "another user" in self.struck:
-            life.wish["user"] = OTHER_USER
+        if OTHERS & {fault.kind for fault in self.faults}:
+            life.wish["user"] = self.user
         if self.boot:
             path = self.folder / f"boot-{self.boot}"
             path.write_text(f"{uuid.UUID(int=self.boot)}\n")
@@ -192,6 +207,8 @@ class Round:
         """What is typed next."""
         if (self.place / "plan.json").exists():
             more = ["--salvage"] if salvage else ["--failed"] if again else []
+            if self.story.map and self.story.map.most_failures is not None and self.stopped():
+                more += ["--max-failures", "100%"]
             return ["resume", str(self.place), "--json", *more]
         if self.place.exists():
             lost = [name for name in self.happened.announced if not self.story.map]
@@ -202,6 +219,11 @@ class Round:
         if self.story.map:
             return ["map", *self.story.map.arguments, "--out", str(self.place), "--json", *gpus]
         return ["run", "plan.toml", "--run-dir", str(self.place), "--json", *gpus]
+
+    def stopped(self) -> bool:
+        """Whether the last word about a map is that it cannot go on."""
+        events = journal.read(self.place / "journal.jsonl").events
+        return [event["event"] for event in events if event["event"].startswith("map_")][-1:] == ["map_stopped"]
 
     def finished(self) -> list[journal.Event]:
         """The journal, if its last word is that all has ended."""
@@ -217,6 +239,8 @@ class Round:
         self.check(
             "no call hangs", code is not None, f"{' '.join(life.call.arguments)} stands still; {self.happened.diary}"
         )
+        for mend in reversed(life.afterwards):
+            mend()
         if code is None:
             return
         if life.gpu_lost and self.gpus:
@@ -230,12 +254,18 @@ class Round:
         else:
             self.judge_code(life, code)
         self.judge_left()
+        for job in self.story.jobs():
+            problem, whole = read_output(self.place / "jobs" / job.name / "out")
+            if problem is None:
+                self.happened.published.setdefault(job.name, whole["token"])
 
     def judge_code(self, life: Life, code: int) -> None:
         """The exit code is one that docs/exit-codes.md gives for what happened."""
         allowed = set(life.call.excused)
         if life.refusal:
             allowed = {2}
+        elif life.must:
+            allowed |= life.must | ({4} if life.had_ended else set())
         elif life.had_ended and "--failed" not in life.call.arguments:
             # What was lost with a damaged journal is looked at again.
             allowed |= {0, 3, 4} if "--salvage" in life.call.arguments else {4}
@@ -248,6 +278,8 @@ class Round:
             allowed |= {3} if some else {0}
             if "--failed" in life.call.arguments:
                 allowed |= {4}
+        if self.story.map and self.story.map.most_failures is not None and self.stopped():
+            allowed |= {3}
         if self.happened.refused and not has_ended(events := journal.read(self.place / "journal.jsonl").events):
             # A map that cannot write says so, stops and can be resumed.
             allowed |= {2, 3} if any(event["event"] == "map_stopped" for event in events) else set()
@@ -275,18 +307,13 @@ class Round:
     def judge(self) -> None:
         """The verdict over what the run has come to."""
         notes = self.folder / "log"
-        judge = (
-            MapJudge(self.story, self.happened, self.place)
-            if self.story.map
-            else Judge(self.story, self.happened, self.place, notes)
-        )
-        verdict = judge.judge()
-        self.outcome.verdict.checked += verdict.checked
-        self.outcome.verdict.violations += verdict.violations
-        self.outcome.jobs, self.outcome.items = (
-            len(self.story.jobs()),
-            len(self.story.map.items) if self.story.map else 0,
-        )
+        if self.story.map:
+            verdict = MapJudge(self.story, "model", self.story.map, self.happened, self.place, notes).judge_alone()
+        else:
+            verdict = Judge(self.story, self.happened, self.place, notes).judge()
+        self.outcome.verdict.add(verdict)
+        self.outcome.jobs = len(self.story.jobs())
+        self.outcome.items = sum(len(map_.items) for map_ in self.story.maps().values())
 
     def check(self, invariant: str, holds: bool, otherwise: str) -> None:
         """Counts a check of this round."""

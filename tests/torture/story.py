@@ -9,7 +9,14 @@ from dataclasses import dataclass, field
 from typing import Any
 
 # How a job's own failure appears as `reason` in its `job_failed`.
-REASONS = {"exit": "exit", "crash": "signal", "abort": "signal", "late": "timeout", "freeze": "hang"}
+REASONS = {
+    "exit": "exit",
+    "crash": "signal",
+    "abort": "signal",
+    "late": "timeout",
+    "freeze": "hang",
+    "outside": "hang",
+}
 # Reasons that do not use up a try: the job was not at fault (docs/run-directory.md).
 UNCOUNTED = {"interrupted", "lost", "stopped"}
 
@@ -31,22 +38,6 @@ class JobStory:
 
 
 @dataclass
-class StageStory:
-    """A stage: its keys in the plan and its jobs."""
-
-    name: str
-    keys: dict[str, Any]
-    jobs: list[JobStory]
-    after: list[str] = field(default_factory=list)
-    foreach: str | None = None
-
-    @property
-    def retries(self) -> int:
-        """How often a failed job is tried again."""
-        return int(self.keys.get("retries", 0))
-
-
-@dataclass
 class Item:
     """One item of a map: what it is called in the results and what its row must hold."""
 
@@ -60,12 +51,52 @@ class Item:
 
 @dataclass
 class MapStory:
-    """A map: the arguments it is started with and its items."""
+    """A map: what is said of it in a plan or on the command line, and its items."""
 
-    arguments: list[str]
+    # The table `map` of a plan.
+    keys: dict[str, Any]
     items: list[Item]
     # What is written beside the model, by name.
     files: dict[str, bytes] = field(default_factory=dict)
+
+    @property
+    def arguments(self) -> list[str]:
+        """The same for the command line."""
+        words = [self.keys["model"], *self.keys["input"]]
+        for key, value in self.keys.items():
+            if key == "args":
+                words += [word for name, each in value.items() for word in ("--set", f"{name}={each}")]
+            elif key not in ("model", "input"):
+                words += [f"--{key.replace('_', '-')}", str(value)]
+        return words
+
+    @property
+    def most_failures(self) -> int | None:
+        """So many items may fail, or as many as like."""
+        return None if self.keys["max_failures"] == "100%" else int(self.keys["max_failures"])
+
+
+@dataclass
+class StageStory:
+    """A stage: its keys in the plan and its jobs."""
+
+    name: str
+    keys: dict[str, Any]
+    jobs: list[JobStory]
+    after: list[str] = field(default_factory=list)
+    foreach: str | None = None
+    # It is a map, and its jobs are workers.
+    map: MapStory | None = None
+
+    @property
+    def retries(self) -> int:
+        """How often a failed job is tried again."""
+        return int(self.keys.get("retries", 0))
+
+    @property
+    def most_failures(self) -> int | None:
+        """After so many failed jobs the rest is skipped."""
+        return int(self.keys["max_failures"]) if "max_failures" in self.keys else None
 
 
 @dataclass
@@ -82,8 +113,18 @@ class Story:
     nvml: bool = False
 
     def jobs(self) -> list[JobStory]:
-        """All jobs of all stages."""
-        return [job for stage in self.stages for job in stage.jobs]
+        """All jobs of all stages but the workers of maps."""
+        return [job for stage in self.stages if stage.map is None for job in stage.jobs]
+
+    def maps(self) -> dict[str, MapStory]:
+        """All maps by the names of their stages; a lone one is called after its model."""
+        if self.map:
+            return {"model": self.map}
+        return {stage.name: stage.map for stage in self.stages if stage.map}
+
+    def map_folder(self, stage: str) -> str:
+        """Where a map has its files, below the run directory."""
+        return "" if self.map else f"maps/{stage}/"
 
     def stage_of(self, job: JobStory) -> StageStory:
         """The stage a job belongs to."""
@@ -113,8 +154,12 @@ class Happened:
     announced: dict[str, str | None] = field(default_factory=dict)
     # What `--json` announced, by number: event and job.
     records: dict[int, tuple[str, str | None]] = field(default_factory=dict)
-    # Parts of a map announced as committed, with what was in them then.
-    parts: dict[str, bytes] = field(default_factory=dict)
+    # Parts of maps announced as committed, by path below the run directory: what was in them then, and the call.
+    parts: dict[str, tuple[bytes, int]] = field(default_factory=dict)
+    # Outputs that were at their place when a call had ended, each with its token.
+    published: dict[str, str] = field(default_factory=dict)
+    # When each call began, in nanoseconds of the monotonic clock.
+    begun: list[int] = field(default_factory=list)
     # The journal was damaged: numbers of tries may be lost with it.
     doubt: bool = False
     # Guardian and engine were killed at once: what has left its session and environment is out of reach.

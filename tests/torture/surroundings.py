@@ -43,6 +43,40 @@ def limit(name: str, least: int, most: int) -> Strike:
     return strike
 
 
+def as_another(life: Life, fault: Fault) -> bool:
+    """The run belongs to a user who is not root, and has no other processes."""
+    life.wish["user"] = life.user
+    life.say(f"started by user {life.user}")
+    return True
+
+
+def few_processes(life: Life, fault: Fault) -> bool:
+    """The user may have few processes and threads: gpulane, or what it starts, cannot have all it wants."""
+    if "user" not in life.wish:
+        life.wish["user"] = life.user
+    life.wish.setdefault("limits", {})["RLIMIT_NPROC"] = 4 + int(fault.roll * 60)
+    life.happened.slowed = life.happened.refused = True
+    life.excused |= {2, 5, 70}
+    life.excused_beside |= {2, 5, 70}
+    life.say(f"started with {life.wish['limits']}")
+    return True
+
+
+def foreign_proc(life: Life, fault: Fault) -> bool:
+    """A PID namespace whose /proc is another's: refused."""
+    life.wish["processes"] = "foreign"
+    life.must = {5}
+    life.say("started in a PID namespace with a foreign /proc")
+    return True
+
+
+def detach(life: Life, fault: Fault) -> bool:
+    """The run goes on in the background; `watch` gives its exit code."""
+    life.detached = True
+    life.say("started with --detach")
+    return True
+
+
 def jump_clock(life: Life, fault: Fault) -> bool:
     """The wall clock jumps, by minutes or years, forwards or back."""
     jumps = [-HOUR // 60, HOUR // 60, -24 * HOUR, 24 * HOUR, -20 * 8766 * HOUR, 20 * 8766 * HOUR]
@@ -101,6 +135,16 @@ def small_files(life: Life, fault: Fault) -> bool:
     return True
 
 
+def kill_unable(life: Life, fault: Fault) -> bool:
+    """The engine is killed while nothing can be written: what it has published has no record yet."""
+    engines = life.find("engine")
+    if not engines or not small_files(life, fault):
+        return False
+    life.call.excused |= {70}
+    life.later(0.2 + 0.8 * fault.roll, lambda: engines[0].same() and proc.send(engines[0].pid, signal.SIGKILL))
+    return True
+
+
 def lift(engine: proc.Process, most: int) -> None:
     """The engine may write again."""
     if engine.same():
@@ -119,7 +163,7 @@ def stranger(life: Life, fault: Fault) -> bool:
 
 def unlock(life: Life, fault: Fault) -> bool:
     """The file `lock` is removed by hand, and somebody resumes the living run."""
-    if not life.journal.seen or life.find("engine") == []:
+    if life.detached or not life.journal.seen or life.find("engine") == []:
         return False
     try:
         (life.run / "lock").unlink()
@@ -128,14 +172,14 @@ def unlock(life: Life, fault: Fault) -> bool:
     # Said, and held or ended; never two engines at once.
     life.call.excused |= {2, 70, 143, 130}
     life.beside(["resume", str(life.run), "--quiet"], {0, 2, 3, 4, 70})
-    life.later(3.0, lambda: life.call.ended() is None and proc.send(life.call.pid, signal.SIGINT))
+    life.later(3.0, lambda: [proc.send(front.pid, signal.SIGINT) for front in life.find("front")])
     life.say("lock removed, resume of the living run")
     return True
 
 
 def move_away(life: Life, fault: Fault) -> bool:
     """The run directory is renamed under a living run, and put back when that has ended."""
-    if not life.journal.seen or life.find("engine") == []:
+    if life.detached or not life.journal.seen or life.find("engine") == []:
         return False
     aside = life.run.with_name("moved")
     try:
@@ -154,7 +198,8 @@ def move_away(life: Life, fault: Fault) -> bool:
 def put_back(life: Life) -> None:
     """Ends what works on the directory and gives it its name again."""
     if life.call.ended() is None:
-        proc.send(life.call.pid, signal.SIGINT)
+        for front in life.find("front"):
+            proc.send(front.pid, signal.SIGINT)
         life.call.wait(30)
     aside = life.run.with_name("moved")
     if aside.exists():
