@@ -106,13 +106,14 @@ class Round:
         given |= {"map"} if story.map else {"plan", "map"} if story.maps() else {"plan"}
         given |= {"entry"} if any("entry" in stage.keys for stage in story.stages) else set()
         others = [kind for kind in usable if kind.needs <= given and kind.name not in OTHERS]
-        chosen = [first]
         # What a round was equipped for is worth more than one try.
         special = [kind for kind in others if kind.needs & first.needs & faults.EQUIPMENT]
-        chosen += [self.dice.choice(special) for _ in range(self.dice.choice([1, 1, 2]))] if special else []
+        chosen = [self.dice.choice(special) for _ in range(self.dice.choice([1, 1, 2]))] if special else []
         likely = [kind for kind in others for _ in range(kind.turns)]
         chosen += [self.dice.choice(likely) for _ in range(self.dice.choice([0, 1, 2, 2, 3]))]
+        # The first one comes in the first call: a run may have ended before a later one.
         self.dice.shuffle(chosen)
+        chosen.insert(0, first)
         records = 8 * len(story.maps()) + 2 + 3 * len(story.jobs()) - 2 * bool(story.map)
         return story, faults.schedule(self.dice, chosen, records)
 
