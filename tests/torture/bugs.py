@@ -77,8 +77,8 @@ BUGS = [
     Bug(
         "a published output is not recognised by a resume, and published twice",
         "crates/runtime/src/engine/recovery.rs",
-        "} else if self.dir.out_dir(self.plan, job).is_dir() {",
-        "} else if self.dir.out_dir(self.plan, job).is_dir() && false {",
+        "if let Some(attempt) = published_by(self.dir, self.plan, self.past, job) {",
+        "if let Some(attempt) = published_by(self.dir, self.plan, self.past, job).filter(|_| false) {",
     ),
     Bug(
         "an adopted child is not reaped",

@@ -110,7 +110,7 @@ class Round:
         special = [kind for kind in others if kind.needs & first.needs & faults.EQUIPMENT]
         chosen = [self.dice.choice(special) for _ in range(self.dice.choice([1, 1, 2]))] if special else []
         likely = [kind for kind in others for _ in range(kind.turns)]
-        chosen += [self.dice.choice(likely) for _ in range(self.dice.choice([0, 1, 2, 2, 3]))]
+        chosen += [self.dice.choice(likely) for _ in range(self.dice.choice([0, 1, 2, 2, 3]))] if likely else []
         # The first one comes in the first call: a run may have ended before a later one.
         self.dice.shuffle(chosen)
         chosen.insert(0, first)
@@ -270,6 +270,8 @@ class Round:
         elif life.had_ended and "--failed" not in life.call.arguments:
             # What was lost with a damaged journal is looked at again.
             allowed |= {0, 3, 4} if "--salvage" in life.call.arguments else {4}
+            # A map that was cancelled before it began is taken up again.
+            allowed |= {0, 3} if self.happened.cancelled and self.story.maps() else set()
         elif events := self.finished():
             some = (
                 events[-1]["failed"]

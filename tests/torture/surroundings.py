@@ -58,8 +58,17 @@ def few_processes(life: Life, fault: Fault) -> bool:
     life.happened.slowed = life.happened.refused = True
     life.excused |= {2, 5, 70}
     life.excused_beside |= {2, 5, 70}
+    # With too few nothing can start, which is said, and held until somebody ends it.
+    life.later(4.0, lambda: give_up(life))
     life.say(f"started with {life.wish['limits']}")
     return True
+
+
+def give_up(life: Life) -> None:
+    """Somebody has seen that the run is held, and interrupts it."""
+    life.call.excused |= {130}
+    for front in life.find("front"):
+        proc.send(front.pid, signal.SIGINT)
 
 
 def foreign_proc(life: Life, fault: Fault) -> bool:
