@@ -3,11 +3,11 @@
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // a test fails by panicking
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use gpulane_testkit::{Gpulane, Live, skip, wait_for, wait_until};
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal, kill_process};
 
 const BINARY: &str = env!("CARGO_BIN_EXE_gpulane");
 
@@ -128,6 +128,84 @@ fn what_a_job_left_where_its_output_goes_is_put_aside() {
     assert_eq!(gpulane.run(plan, "none").code, 0);
     assert_eq!(model(&gpulane.dir()), "weights\n");
     assert!(gpulane.dir().join("jobs/s/main/out.lost-1/theirs").is_dir());
+}
+
+#[test]
+fn a_kept_output_that_is_gone_is_computed_again() {
+    let gpulane = Gpulane::new(BINARY);
+    let Some((live, _)) = short_of_files(&gpulane) else { return };
+    live.signal(Signal::INT);
+    live.wait();
+    std::fs::remove_dir_all(gpulane.dir().join("jobs/s/main/attempt-1/out")).unwrap();
+    let resumed = gpulane.call(&["resume", "r"]);
+    assert_eq!(resumed.code, 0, "{}", resumed.stderr);
+    assert_eq!((model(&gpulane.dir()).as_str(), starts(&gpulane)), ("weights\n", 2));
+}
+
+#[test]
+fn work_that_was_done_and_is_gone_is_computed_again() {
+    let gpulane = Gpulane::new(BINARY);
+    let command =
+        "echo x >> starts; echo weights > $GPULANE_OUT/model; : > $GPULANE_DONE; [ -e go ] || sleep 5711";
+    let plan =
+        format!("[[stage]]\nname = \"s\"\ngrace = \"60s\"\ncommand = [\"sh\", \"-c\", \"{command}\"]\n");
+    let live = gpulane.start(&plan, "none");
+    let engine = Engine::of(&gpulane);
+    gpulane.wait_for_events("job_done", 1);
+    kill_process(Pid::from_raw(engine.0.try_into().unwrap()).unwrap(), Signal::KILL).unwrap();
+    live.wait();
+    std::fs::remove_dir_all(gpulane.dir().join("jobs/s/main/attempt-1/out")).unwrap();
+    gpulane.workspace.file("go", "");
+    let resumed = gpulane.call(&["resume", "r"]);
+    assert_eq!(resumed.code, 0, "{}", resumed.stderr);
+    assert_eq!((model(&gpulane.dir()).as_str(), starts(&gpulane)), ("weights\n", 2));
+}
+
+#[test]
+fn an_output_that_is_no_directory_fails_its_try_and_is_not_kept() {
+    let gpulane = Gpulane::new(BINARY);
+    let command = "echo x >> starts; [ -e good ] || { touch good; rmdir $GPULANE_OUT; echo no > $GPULANE_OUT; exit 0; }; echo weights > $GPULANE_OUT/model";
+    let plan = format!("[[stage]]\nname = \"s\"\ncommand = [\"sh\", \"-c\", \"{command}\"]\n");
+    assert_eq!(gpulane.run(&plan, "none").code, 3);
+    let failed = &gpulane.events_of("job_failed")[0];
+    assert_eq!((failed["reason"].as_str(), failed["kept"].as_bool()), (Some("publish"), None), "{failed}");
+    let resumed = gpulane.call(&["resume", "r", "--failed"]);
+    assert_eq!(resumed.code, 0, "{}", resumed.stderr);
+    assert_eq!((model(&gpulane.dir()).as_str(), starts(&gpulane)), ("weights\n", 2));
+}
+
+/// A directory on a file system of its own, which cannot be renamed while it is one.
+struct Mounted(PathBuf);
+
+impl Mounted {
+    fn on(directory: PathBuf) -> Option<Self> {
+        let mounted = Command::new("mount").args(["-t", "tmpfs", "none"]).arg(&directory).output();
+        if mounted.is_ok_and(|output| output.status.success()) {
+            return Some(Self(directory));
+        }
+        skip("publishing", "nothing can be mounted here");
+        None
+    }
+}
+
+impl Drop for Mounted {
+    fn drop(&mut self) {
+        let _ = Command::new("umount").arg(&self.0).status();
+    }
+}
+
+#[test]
+fn a_kept_output_that_cannot_be_moved_is_computed_again_on_request() {
+    let gpulane = Gpulane::new(BINARY);
+    let Some((live, _)) = short_of_files(&gpulane) else { return };
+    live.signal(Signal::INT);
+    live.wait();
+    let Some(_mounted) = Mounted::on(gpulane.dir().join("jobs/s/main/attempt-1/out")) else { return };
+    assert_eq!(gpulane.call(&["resume", "r"]).code, 3);
+    assert_eq!(starts(&gpulane), 1, "not without being told to");
+    let resumed = gpulane.call(&["resume", "r", "--failed"]);
+    assert_eq!(resumed.code, 0, "{}", resumed.stderr);
+    assert_eq!((model(&gpulane.dir()).as_str(), starts(&gpulane)), ("weights\n", 2));
 }
 
 #[test]

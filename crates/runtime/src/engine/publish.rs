@@ -15,7 +15,7 @@ use std::sync::{Arc, PoisonError};
 
 use gpulane_model::{Attempt, JobId, Plan};
 use rustix::event::{EventfdFlags, eventfd};
-use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, open, openat, renameat, statat};
+use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, open, openat, renameat, statat, unlinkat};
 use rustix::io::Errno;
 
 use super::files::put_aside;
@@ -24,6 +24,9 @@ use queue::{Goal, Queue, Task};
 
 /// Large outputs must not make small ones wait; more would only compete for the disk.
 const THREADS: usize = 4;
+
+/// What a person is told of an output that is whole and not in its place.
+pub(super) const KEPT: &str = "it is kept: `gpulane resume` publishes it, or `gpulane resume --failed` computes it again if that cannot be";
 
 /// One output to publish.
 #[derive(Clone)]
@@ -106,7 +109,16 @@ impl Unpublished {
 
     /// The disk did not take it.
     fn lost(error: impl Into<io::Error>) -> Self {
-        Self { error: error.into(), kept: false, durable: false }
+        let error = error.into();
+        let error = io::Error::new(error.kind(), format!("the disk did not take it: {error}"));
+        Self { error, kept: false, durable: false }
+    }
+
+    /// There is no directory of that name any more, so nothing that could be kept.
+    fn gone(error: impl Into<io::Error>) -> Self {
+        let error = error.into();
+        let error = io::Error::new(error.kind(), format!("it is no directory any more: {error}"));
+        Self { error, kept: false, durable: false }
     }
 
     /// Its data are on the disk, but it cannot be moved.
@@ -115,7 +127,7 @@ impl Unpublished {
     }
 
     /// Something was short that others will give back.
-    fn may_pass(&self) -> bool {
+    pub(super) fn may_pass(&self) -> bool {
         let short = [libc::EMFILE, libc::ENFILE, libc::ENOMEM, libc::ENOSPC, libc::EDQUOT];
         self.kept && self.error.raw_os_error().is_some_and(|code| short.contains(&code))
     }
@@ -132,8 +144,7 @@ impl From<SyncError> for Unpublished {
 
 impl std::fmt::Display for Unpublished {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        let what = if self.kept { "" } else { "the disk did not take it: " };
-        write!(f, "{what}{}", self.error)
+        write!(f, "{}", self.error)
     }
 }
 
@@ -221,6 +232,9 @@ fn work(queue: &Queue, task: Task) -> bool {
     };
     if result.as_ref().is_err_and(|error| !error.kept) {
         queue.note_lost(&task.output);
+        // The next engine must not take its job's word for it either. What the kernel has said once it does not say again.
+        let place = &task.output.place;
+        let _ = unlinkat(&place.stage, format!("{}/done", place.attempt), AtFlags::empty());
     }
     match (result, task.goal) {
         (Ok(()), Goal::Durable) => queue.answer(Answer::Durable { job, attempt }),
@@ -246,7 +260,7 @@ fn publish_now(task: &Task) -> Answer {
 fn failed(task: &Task, error: &Unpublished) -> Answer {
     let output = &task.output;
     let tries = if task.tries > 0 { format!(", {} tries", task.tries + 1) } else { String::new() };
-    let next = if error.kept { "; it is kept, and `gpulane resume` publishes it" } else { "" };
+    let next = if error.kept { format!("; {KEPT}") } else { String::new() };
     let message = format!("{}: {error}{tries}{next}", output.from.display());
     let (job, attempt) = (output.job, output.attempt);
     Answer::Failed { job, attempt, message, kept: error.kept, durable: error.durable }
@@ -275,6 +289,16 @@ fn publish_if_empty(place: &OutputPlace) -> io::Result<bool> {
 
 const DIRECTORY: OFlags = OFlags::DIRECTORY.union(OFlags::NOFOLLOW).union(OFlags::CLOEXEC);
 
+/// Publishes what an earlier engine's job has written. That job removed nothing before the eyes of this engine: an output that is in
+/// neither of its places is lost, not empty.
+pub(super) fn publish_left(place: &OutputPlace) -> Result<(), Unpublished> {
+    let is_there = |name: String| statat(&place.stage, name, AtFlags::SYMLINK_NOFOLLOW).map(drop);
+    match is_there(place.from()).or_else(|error| is_there(place.to()).map_err(|_| error)) {
+        Err(Errno::NOENT) => Err(Unpublished::gone(Errno::NOENT)),
+        _ => publish(place),
+    }
+}
+
 /// Makes an output durable and renames it to its place. Where that was done before, nothing happens.
 pub(super) fn publish(place: &OutputPlace) -> Result<(), Unpublished> {
     let (stage, from, to) = (&place.stage, place.from(), place.to());
@@ -282,6 +306,7 @@ pub(super) fn publish(place: &OutputPlace) -> Result<(), Unpublished> {
         Ok(output) => make_durable(output)?,
         Err(Errno::NOENT) if statat(stage, &to, AtFlags::SYMLINK_NOFOLLOW).is_ok() => return Ok(()),
         Err(Errno::NOENT) => return mkdirat(stage, &to, Mode::RWXU).map_err(Unpublished::moving),
+        Err(error @ (Errno::NOTDIR | Errno::LOOP)) => return Err(Unpublished::gone(error)),
         Err(error) => return Err(Unpublished::reach(error)),
     }
     anchor(place)?;

@@ -12,7 +12,7 @@
 //! | waiting, running, failed or skipped | there | none of those | as without `out`, which the next success puts aside (`out.lost-1`) |
 //! | waiting | not there | any | as the plan says; an attempt that no record knows is put aside, or published if it said that it was done |
 //! | running | not there | any | published if it said that it was done, else lost and tried again |
-//! | failed, its output kept | not there | any | published now |
+//! | failed, its output kept | not there | any | published now; lost meanwhile, it is tried again |
 //! | failed or skipped | not there | any | stays so |
 //!
 //! A job's word that its work is done, and an output that is still where it was written, prove as much only as long as the
@@ -29,7 +29,7 @@ use rustix::process::Signal;
 
 use super::boot;
 use super::clock::Clock;
-use super::publish::{OutputPlace, Unpublished, publish};
+use super::publish::{KEPT, OutputPlace, Unpublished, publish_left};
 use crate::process::tree::{self, Table};
 
 /// A killed process with much memory takes its time; one stuck in the kernel must not keep us.
@@ -70,7 +70,7 @@ pub(super) fn take_stock(resumed: &Resumed<'_>, past: &mut RunState) {
     let Resumed { dir, plan, machine, journal, failed_too } = *resumed;
     let (known, trust, boot) = (past.last_seq > 0, trust_in(past), boot::id());
     restore_files(dir, plan, past);
-    let mut stock = Stock { dir, plan, journal, past, trust, published: false };
+    let mut stock = Stock { dir, plan, journal, past, trust, published: false, stuck: Vec::new() };
     let gpulane = env!("CARGO_PKG_VERSION").to_owned();
     let pid = std::process::id();
     if known {
@@ -128,7 +128,7 @@ pub(super) fn restore_files(dir: &RunDir, plan: &Plan, past: &RunState) {
 }
 
 fn publish_again(dir: &RunDir, plan: &Plan, job: JobId, attempt: Attempt) -> Result<(), Unpublished> {
-    publish(&OutputPlace::open(&dir.root().join("jobs"), plan, job, attempt)?)
+    publish_left(&OutputPlace::open(&dir.root().join("jobs"), plan, job, attempt)?)
 }
 
 fn trust_in(past: &RunState) -> Trust {
@@ -152,6 +152,8 @@ struct Stock<'a> {
     trust: Trust,
     /// An output was published whose job had failed for want of that: what was skipped for it may run.
     published: bool,
+    /// Jobs whose kept output cannot be put in its place, for a reason that does not pass.
+    stuck: Vec<JobId>,
 }
 
 impl Stock<'_> {
@@ -211,14 +213,28 @@ impl Stock<'_> {
     fn publish_kept(&mut self, job: JobId, attempt: Attempt) {
         if self.trust == Trust::RecordsOnly && self.past.job(job).done != attempt.0 {
             // It was never made durable, and the machine has stopped since.
-            let attempt = self.past.next_attempt(job);
-            let job = self.plan.job_name(job);
-            return self.record(Event::JobRetrying { job, attempt, delay: 0.0 });
+            return self.compute_again(job);
         }
-        if self.publish(job, attempt).is_ok() {
-            self.published = true;
-            self.succeed(job, attempt);
+        match self.publish(job, attempt) {
+            Ok(()) => {
+                self.published = true;
+                self.succeed(job, attempt);
+            }
+            Err(error) if error.kept => {
+                self.keep(job, attempt, &error);
+                if !error.may_pass() {
+                    self.stuck.push(job);
+                }
+            }
+            // Gone, or not taken by the disk, which says so once: a later try would prove nothing.
+            Err(_) => self.compute_again(job),
         }
+    }
+
+    fn compute_again(&mut self, job: JobId) {
+        let attempt = self.past.next_attempt(job);
+        let job = self.plan.job_name(job);
+        self.record(Event::JobRetrying { job, attempt, delay: 0.0 });
     }
 
     fn publish(&self, job: JobId, attempt: Attempt) -> Result<(), Unpublished> {
@@ -232,8 +248,7 @@ impl Stock<'_> {
 
     fn keep(&mut self, job: JobId, attempt: Attempt, error: &Unpublished) {
         let from = self.dir.attempt_out(self.plan, job, attempt);
-        let message =
-            Some(format!("{}: {error}; it is kept, and `gpulane resume` publishes it", from.display()));
+        let message = Some(format!("{}: {error}; {KEPT}", from.display()));
         let failure = Failure { message, kept: true, ..Failure::because(FailReason::Publish) };
         self.record(Event::JobFailed { job: self.plan.job_name(job), attempt, failure });
     }
@@ -273,11 +288,11 @@ impl Stock<'_> {
         }
     }
 
-    /// What failed gets a fresh start with `--failed`, unless its output waits to be published; what was skipped, too where the
+    /// What failed gets a fresh start with `--failed`, unless its output can still be published; what was skipped, too where the
     /// reason may be gone. The core skips again what still cannot run.
     fn requeue(&mut self, job: JobId, failed_too: bool) {
         let again = match &self.past.job(job).status {
-            JobStatus::Failed(failure) => failed_too && !failure.kept,
+            JobStatus::Failed(failure) => failed_too && (!failure.kept || self.stuck.contains(&job)),
             JobStatus::Skipped(_) => failed_too || self.published,
             _ => false,
         };
