@@ -264,3 +264,30 @@ fn a_wrong_argument_takes_a_new_map() {
         }
     }
 }
+
+#[test]
+fn a_map_that_was_skipped_is_over_until_what_it_follows_is_tried_again() {
+    let gpulane = gpulane();
+    list(&gpulane, 20);
+    gpulane.workspace.file("model.py", REPEAT);
+    gpulane.workspace.file(
+        "plan.toml",
+        r#"
+[[stage]]
+name = "train"
+gpus = 0
+command = ["test", "-e", "mended"]
+
+[[stage]]
+name = "tag"
+after = "train"
+map = { model = "model.py:Model", input = "@items.txt", format = "jsonl", workers = 1, args = { times = 1 } }
+"#,
+    );
+    let finished = gpulane.call(&["run", "plan.toml", "--gpus", "none", "--run-dir", "r"]);
+    assert_eq!(finished.code, 3, "{finished:?}");
+    let over = gpulane.call(&["resume", "r"]);
+    assert_eq!(over.code, 4, "{over:?}");
+    gpulane.workspace.file("mended", "");
+    assert_eq!(gpulane.call(&["resume", "r", "--failed"]).code, 0);
+}

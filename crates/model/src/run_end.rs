@@ -1,6 +1,6 @@
-//! How a run ended, as an exit code: for commands that look at a run they did not start.
+//! How a run ended, as an exit code, for commands that look at a run they did not start; and which of its maps have not ended.
 
-use crate::{ExitCode, RunState};
+use crate::{ExitCode, JobStatus, Plan, RunState};
 
 impl RunState {
     /// The exit code of the command that ran it. Where no engine works on the run, and the newest one did not say how it ended, that
@@ -19,5 +19,17 @@ impl RunState {
             Some(_) => ExitCode::Terminated,
             None => ExitCode::Internal,
         }
+    }
+
+    /// Whether a resume takes up the map at this place among the stages. A complete one is taken up for its failed items only, and one
+    /// that was skipped because of what it follows only together with that: both with `failed_too`.
+    pub fn is_map_due(&self, plan: &Plan, at: usize, failed_too: bool) -> bool {
+        let Some(map) = self.maps.get(at).and_then(Option::as_ref) else { return false };
+        let mut workers = plan.stages[at].job_ids().map(|job| &self.job(job).status);
+        if map.finished.is_some() {
+            return failed_too && map.failed > 0;
+        }
+        let began = map.items.is_some() || map.stopped.is_some();
+        failed_too || began || !workers.all(|status| matches!(status, JobStatus::Skipped(_)))
     }
 }

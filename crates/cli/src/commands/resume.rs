@@ -42,7 +42,7 @@ pub(crate) fn resume(args: &Resume) -> ExitCode {
     if !args.accept_changes && !is_unchanged(&dir, &plan, state.as_ref(), args.failed) {
         return ExitCode::BadInput;
     }
-    let over = state.as_ref().is_some_and(|state| is_over(state, args.failed));
+    let over = state.as_ref().is_some_and(|state| is_over(&plan, state, args.failed));
     if let Some(file) = changed_plan(&plan, state.as_ref()).filter(|_| !over) {
         say::note(format!(
             "{0} was written to after this run began, which goes on with the plan as it was; `gpulane run {0}` begins anew",
@@ -85,10 +85,7 @@ pub(crate) fn resume(args: &Resume) -> ExitCode {
 /// Whether the maps that are to go on are those that began, as far as that can be known quickly. If not, it has been said in what.
 fn is_unchanged(dir: &RunDir, plan: &Plan, state: Option<&RunState>, failed_too: bool) -> bool {
     let Some(state) = state.filter(|_| maps::any(plan)) else { return true };
-    let due = |stage: StageId| {
-        let known = state.maps.get(stage.index()).and_then(Option::as_ref);
-        known.is_none_or(|map| map.finished.is_none() || failed_too && map.failed > 0)
-    };
+    let due = |stage: StageId| state.is_map_due(plan, stage.index(), failed_too);
     let changed = gpulane_runtime::changed_maps(dir, plan, due);
     if !changed.is_empty() {
         say::error(gpulane_runtime::not_the_same(&changed));
@@ -108,9 +105,8 @@ fn changed_plan(plan: &Plan, state: Option<&RunState>) -> Option<PathBuf> {
 }
 
 /// Whether nothing is left to do. The engine says so; nothing must be changed or promised before.
-fn is_over(state: &RunState, failed_too: bool) -> bool {
-    let mut maps = state.maps.iter().flatten();
-    let open_maps = maps.any(|map| map.finished.is_none() || failed_too && map.failed > 0);
+fn is_over(plan: &Plan, state: &RunState, failed_too: bool) -> bool {
+    let open_maps = (0..plan.stages.len()).any(|at| state.is_map_due(plan, at, failed_too));
     let counts = state.counts;
     let again = if failed_too { counts.failed + counts.skipped } else { state.kept() };
     !open_maps && counts.pending + counts.running + again == 0

@@ -374,8 +374,7 @@ fn open_journal(
     }
     let bytes = std::fs::metadata(dir.journal_file()).map_or(0, |file| file.len());
     link.send(&Message::Ready { bytes });
-    let open_maps =
-        past.maps.iter().flatten().any(|map| map.finished.is_none() || request.failed && map.failed > 0);
+    let open_maps = (0..plan.stages.len()).any(|at| past.is_map_due(plan, at, request.failed));
     let open_jobs = past.counts.pending + past.counts.running + u32::from(open_maps);
     let again = if request.failed { past.counts.failed + past.counts.skipped } else { past.kept() };
     if past.last_seq > 0 && open_jobs + again == 0 && !recovery::is_unsettled(dir, plan, &past) {

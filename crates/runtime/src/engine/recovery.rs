@@ -276,7 +276,8 @@ impl Stock<'_> {
             let Some(map) = self.past.maps.get(at).and_then(Option::as_ref) else { continue };
             if failed_too && map.failed > 0 {
                 self.record(Event::MapReopened { stage: stage.name.clone() });
-            } else if map.finished.is_some() {
+            } else if map.finished.is_some() || !self.past.is_map_due(plan, at, failed_too || self.published)
+            {
                 continue;
             }
             for job in stage.job_ids() {
