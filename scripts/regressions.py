@@ -53,6 +53,9 @@ def main() -> int:
         return 2
     chosen = [fault for fault in faults if not options.point or fault.point in options.point]
     adopt_orphans()
+    # Not what was inherited: from a shell's background gpulane would ignore Ctrl-C, which some tests send.
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    signal.signal(signal.SIGQUIT, signal.SIG_DFL)
     commit = git("rev-parse", "--verify", f"{options.commit}^{{commit}}").strip()
     tree = KEPT / commit[:12] / "tree"
     try:

@@ -284,12 +284,12 @@ fn a_lock_of_a_file_that_the_process_holds_itself_is_named_as_its_own() {
 fn a_job_that_works_a_little_between_its_sleeps_is_not_ended() {
     let gpulane = gpulane();
     let python = "import time\n\
-                  end = time.monotonic() + 14\n\
+                  end = time.monotonic() + 20\n\
                   while time.monotonic() < end:\n    \
                       time.sleep(2)\n    \
                       begun = time.process_time()\n    \
                       while time.process_time() - begun < 0.01: pass\n";
-    let settings = "hang = { after = \"2s\", action = \"fail\" }";
+    let settings = "hang = { after = \"3s\", action = \"fail\" }";
     let finished = gpulane.run(&stage("s", settings, python), "none");
     assert_eq!(finished.code, 0, "{}", finished.stderr);
 }
