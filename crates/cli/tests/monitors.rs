@@ -63,3 +63,44 @@ fn what_only_asks_or_beats_beside_a_wait_is_told_and_ended_by_outside_alone() {
     assert!(waits_for.contains("asks again and again") && waits_for.contains("sleep 1"), "{waits_for}");
     gpulane.assert_nothing_left();
 }
+
+/// Programs of the zoo that wait for what only a loop, a child or a signal handler of their own job will give.
+const MAY_COME: [&str; 7] = [
+    "accepts_below_forkserver",
+    "collects_until_deadline",
+    "continued_by_signal",
+    "epolls_within_epolls",
+    "lock_kept_by_child",
+    "semaphore_released_by_loop",
+    "shared_event_set_by_loop",
+];
+
+#[test]
+fn what_a_loop_a_child_or_a_signal_may_still_give_is_left_alone() {
+    let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
+    let zoo = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/zoo/alive");
+    let program = |name: &str| zoo.join(format!("{name}.py")).to_str().unwrap().to_owned();
+    let stages = MAY_COME.map(|name| stage(name, "after = \"2s\"", &["python3", &program(name)]));
+    let env = "[defaults]\nenv = { PYTHONDONTWRITEBYTECODE = \"1\", ZOO_SECONDS = \"7\" }\n";
+    gpulane.workspace.file("plan.toml", &format!("{env}{}", stages.concat()));
+    let run = ["run", "plan.toml", "--gpus", "none", "--lanes", "7", "--run-dir", "r"];
+    let finished = gpulane.call(&run);
+    let failed = gpulane.events_of("job_failed");
+    assert!(finished.code == 0 && failed.is_empty(), "{failed:?}\n{}", finished.stderr);
+    gpulane.assert_nothing_left();
+}
+
+#[test]
+fn why_a_job_cannot_go_on_is_told_with_its_end() {
+    let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
+    let locked = "import threading\nlock = threading.Lock()\nlock.acquire()\nlock.acquire()\n";
+    let plan = stage("locked", "after = \"1s\"", &["python3", "-c", locked]);
+    gpulane.workspace.file("plan.toml", &plan);
+    gpulane.call(&["run", "plan.toml", "--gpus", "none", "--run-dir", "r"]);
+    let told = gpulane.events_of("hang_suspected").pop().expect("it is frozen");
+    let proof = told["proof"].as_str().expect("a proof");
+    assert!(proof.starts_with("its only thread waits without a limit for what only the job"), "{told}");
+    let stacks = gpulane.dir().join("jobs/locked/main/attempt-1/stacks.txt");
+    let stacks = std::fs::read_to_string(stacks).unwrap();
+    assert!(stacks.contains("==== why it cannot go on ====") && stacks.contains(proof), "{stacks}");
+}

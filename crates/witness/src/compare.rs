@@ -51,10 +51,6 @@ pub enum GpuUse {
     Unknown,
     /// The job has no GPU, or all of them idled.
     Idle,
-    /// One of them was at work.
-    Busy,
-    /// One of them has fallen off the bus.
-    Lost,
 }
 
 /// Compares a later look with an earlier one.

@@ -124,6 +124,8 @@ pub struct Holder {
     pub pid: Option<u32>,
     /// Its name.
     pub name: String,
+    /// All others that could let go of the lock: those that have the same open file, where it belongs to that. `None`: not known.
+    pub others: Option<Vec<u32>>,
 }
 
 impl fmt::Display for Holder {

@@ -1,10 +1,13 @@
-//! Who holds the file locks that others wait for: `/proc/locks`, where those who wait stand below the one who holds, and
-//! `/proc/PID/fdinfo`, for a lock whose taker is gone while others keep the file open.
+//! Who holds the file locks that others wait for: `/proc/locks`, where those who wait stand below the one who took it, and
+//! `/proc/PID/fdinfo`, for locks that belong to an open file: whoever has that, as every child of the taker does, keeps the lock and can
+//! let go of it.
 //!
 //! Not every wait is in that list. Inside a container it leaves out locks whose taker is not there, gone or outside, and with them who
 //! waits; file servers have lists of their own; who waits for a lock that belongs to an open file is not named. And not every process
 //! can be looked at. So a wait is taken for one that the job itself keeps from ending only where one of its own processes is seen to.
 
+use std::cell::RefCell;
+use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use crate::proc_files::{folder_of, numbers_in, read, stat};
@@ -13,6 +16,8 @@ use crate::{Holder, Wait};
 /// All locks of this machine's files that the kernel shows.
 pub(crate) struct FileLocks {
     entries: Vec<Entry>,
+    /// Who has the open files of locks, by kind and file: many may wait for one.
+    kept: RefCell<HashMap<(Kind, String), Vec<u32>>>,
 }
 
 /// One line.
@@ -28,9 +33,9 @@ struct Entry {
 }
 
 /// There is one, but it cannot be looked at.
-const UNSEEN: Holder = Holder { pid: None, name: String::new() };
+const UNSEEN: Holder = Holder { pid: None, name: String::new(), others: None };
 
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 enum Kind {
     /// By `flock`: stays with the open file.
     Flock,
@@ -61,11 +66,11 @@ impl OpenFile {
         self.inode.is_none_or(|inode| entry.inode() == Some(inode))
     }
 
-    /// Whether this is it, open elsewhere under this link, with this lock. Files that were removed have no path of their own, and
+    /// Whether this is it, open elsewhere under this path, with this lock. Files that were removed have no path of their own, and
     /// file systems number theirs without regard to others.
-    fn is(&self, link: &Path, entry: &Entry) -> bool {
+    fn is(&self, path: &Path, entry: &Entry) -> bool {
         let has_path = self.inode.is_some() || !self.path.to_string_lossy().ends_with(" (deleted)");
-        has_path && self.may_be(entry) && std::fs::read_link(link).is_ok_and(|path| path == self.path)
+        has_path && self.may_be(entry) && path == self.path
     }
 }
 
@@ -76,7 +81,7 @@ impl FileLocks {
     }
 
     fn parse(text: &str) -> Self {
-        Self { entries: text.lines().filter_map(parse_line).collect() }
+        Self { entries: text.lines().filter_map(parse_line).collect(), kept: RefCell::default() }
     }
 
     /// Who holds what this one waits for, by preference one of those looked at; one of which nothing is known if that cannot be seen.
@@ -92,11 +97,19 @@ impl FileLocks {
             return file.map_or(UNSEEN, |file| unlisted(waiter, wait, &file, looked_at));
         };
         match held.pid {
-            Some(pid) if looked_at.contains(&pid) => insider(pid),
-            Some(pid) if held.kind == Kind::Posix => alive(pid).unwrap_or(UNSEEN),
-            Some(pid) => alive(pid).unwrap_or_else(|| keeper(held, looked_at)),
-            None => keeper(held, looked_at),
+            Some(pid) if held.kind == Kind::Posix => {
+                alive(pid).map_or(UNSEEN, |holder| Holder { others: Some(Vec::new()), ..holder })
+            }
+            taker => self.keepers(held, taker, looked_at),
         }
+    }
+
+    /// All who have the open file of a lock, the one who took it first; that one may be gone, as `flock 9` of a shell script is at once.
+    fn keepers(&self, held: &Entry, taker: Option<u32>, looked_at: &[u32]) -> Holder {
+        let find = || all_who(|_, _, _, entry: &Entry| entry.kind == held.kind && entry.file == held.file);
+        let mut kept = self.kept.borrow_mut();
+        let pids = kept.entry((held.kind, held.file.clone())).or_insert_with(find);
+        first_of(pids, taker, looked_at).unwrap_or_else(|| taker.and_then(alive).unwrap_or(UNSEEN))
     }
 }
 
@@ -128,53 +141,47 @@ fn parse_line(line: &str) -> Option<Entry> {
 
 fn alive(pid: u32) -> Option<Holder> {
     let stat = stat(&folder_of(pid)).filter(|stat| !matches!(stat.state, 'Z' | 'X'))?;
-    Some(Holder { pid: Some(pid), name: stat.name })
+    Some(Holder { pid: Some(pid), name: stat.name, others: None })
 }
 
-/// Who took the lock may be gone, as `flock 9` of a shell script is at once: it stays with the open file.
-fn keeper(held: &Entry, looked_at: &[u32]) -> Holder {
-    let is_it = |_: u32, _: &Path, entry: &Entry| entry.kind == held.kind && entry.file == held.file;
-    match looked_at.iter().find(|pid| holds(**pid, is_it)) {
-        Some(pid) => insider(*pid),
-        None => outsider(looked_at, is_it).unwrap_or(UNSEEN),
-    }
-}
-
-/// One of those looked at.
-fn insider(pid: u32) -> Holder {
-    Holder { pid: Some(pid), name: stat(&folder_of(pid)).map(|stat| stat.name).unwrap_or_default() }
+/// One to be named of all who hold a lock: this one if it is among them, otherwise by preference one of those looked at.
+fn first_of(pids: &[u32], preferred: Option<u32>, looked_at: &[u32]) -> Option<Holder> {
+    let inside = || pids.iter().copied().find(|pid| looked_at.contains(pid));
+    let first = preferred.filter(|pid| pids.contains(pid)).or_else(inside).or(pids.first().copied())?;
+    let name = stat(&folder_of(first)).map(|stat| stat.name).unwrap_or_default();
+    let others = pids.iter().copied().filter(|pid| *pid != first).collect();
+    Some(Holder { pid: Some(first), name, others: Some(others) })
 }
 
 /// Who holds the lock of a file for which somebody waits who stands nowhere. Of locks by `fcntl`, which are of parts of a file, it cannot
-/// be told here whether one is in another's way; those of a living process that can be seen would stand in the list.
+/// be told here whether one is in another's way; those of a living process that can be seen would stand in the list. Who else has the
+/// open file cannot be told where its taker is not to be seen.
 fn unlisted(waiter: u32, wait: &Wait, file: &OpenFile, looked_at: &[u32]) -> Holder {
     let by_flock = wait.call == "flock";
-    let is_it =
-        |_: u32, link: &Path, entry: &Entry| (entry.kind == Kind::Flock) == by_flock && file.is(link, entry);
-    // The lock that it has itself, through the same open file, is being replaced.
-    let is_another = |fd: u32, link: &Path, entry: &Entry| Some(fd) != wait.fd && is_it(fd, link, entry);
-    let own = |pid: &u32| if *pid == waiter { holds(*pid, is_another) } else { holds(*pid, is_it) };
-    match looked_at.iter().find(|pid| by_flock && own(pid)) {
-        Some(pid) => insider(*pid),
-        None => outsider(looked_at, is_it).unwrap_or(UNSEEN),
-    }
+    let pids = all_who(|pid, fd, link, entry: &Entry| {
+        // The lock that it has itself, through the same open file, is being replaced.
+        let own = pid == waiter && Some(fd) == wait.fd;
+        let inside = looked_at.contains(&pid);
+        !own && (by_flock || !inside) && (entry.kind == Kind::Flock) == by_flock && file.is(link, entry)
+    });
+    first_of(&pids, None, looked_at).map_or(UNSEEN, |holder| Holder { others: None, ..holder })
 }
 
-fn outsider(looked_at: &[u32], is_it: impl Fn(u32, &Path, &Entry) -> bool) -> Option<Holder> {
-    let mut others = numbers_in(Path::new("/proc")).into_iter().filter(|pid| !looked_at.contains(pid));
-    others.find_map(|pid| if holds(pid, &is_it) { alive(pid) } else { None })
-}
-
-/// Whether it has a file open whose lock is held, and which is the one: by its descriptor, the link of that in `/proc`, and what is said
-/// of the lock.
-fn holds(pid: u32, is_it: impl Fn(u32, &Path, &Entry) -> bool) -> bool {
-    let folder = folder_of(pid);
-    numbers_in(&folder.join("fdinfo")).into_iter().any(|fd| {
-        let held = |line: &str| line.strip_prefix("lock:").and_then(parse_line);
-        let info = read(&folder.join("fdinfo").join(fd.to_string())).unwrap_or_default();
-        let link = folder.join("fd").join(fd.to_string());
-        info.lines().filter_map(held).any(|entry| !entry.waits && is_it(fd, &link, &entry))
-    })
+/// All processes that have a file open whose lock is held, and which is the one: by the process, its descriptor, the path of that, and what
+/// is said of the lock.
+fn all_who(is_it: impl Fn(u32, u32, &Path, &Entry) -> bool) -> Vec<u32> {
+    let holds = |pid: &u32| {
+        let folder = folder_of(*pid);
+        numbers_in(&folder.join("fd")).into_iter().any(|fd| {
+            let path = std::fs::read_link(folder.join("fd").join(fd.to_string()));
+            // Pipes, sockets and the like have no locks.
+            let Some(path) = path.ok().filter(|path| path.is_absolute()) else { return false };
+            let info = read(&folder.join("fdinfo").join(fd.to_string())).unwrap_or_default();
+            let held = |line: &str| line.strip_prefix("lock:").and_then(parse_line);
+            info.lines().filter_map(held).any(|entry| !entry.waits && is_it(*pid, fd, &path, &entry))
+        })
+    };
+    numbers_in(Path::new("/proc")).into_iter().filter(holds).collect()
 }
 
 #[cfg(test)]
@@ -239,6 +246,25 @@ mod tests {
         let parts = by("fcntl", number(&again));
         assert_eq!(none.holder(me, &parts, &[me]), Holder::default(), "locks of parts mind only their kind");
         assert_eq!(none.holder(me, &by("flock", None), &[me]), Holder::default(), "not known for what");
+    }
+
+    #[test]
+    fn all_who_have_the_open_file_hold_its_lock() {
+        let file = NamedTempFile::new().unwrap();
+        flock(file.as_file(), FlockOperation::LockExclusive).unwrap();
+        let (again, me) = (file.reopen().unwrap(), std::process::id());
+        let shared = file.as_file().try_clone().unwrap();
+        let mut child = std::process::Command::new("sleep").arg("600").stdin(shared).spawn().unwrap();
+        let inode = std::os::unix::fs::MetadataExt::ino(&again.metadata().unwrap());
+        let all = std::fs::read_to_string("/proc/locks").unwrap();
+        let held = all.lines().find(|line| line.contains(&format!(":{inode} "))).unwrap();
+        let (number, what) = held.split_once(':').unwrap();
+        let waits = what.replace(&format!(" {me} "), " 4000000001 ");
+        let locks = FileLocks::parse(&format!("{held}\n{number}: -> {}\n", waits.trim_start()));
+        let holder = locks.holder(4_000_000_001, &by("flock", None), &[]);
+        child.kill().unwrap();
+        child.wait().unwrap();
+        assert_eq!((holder.pid, holder.others), (Some(me), Some(vec![child.id()])));
     }
 
     #[test]

@@ -8,10 +8,25 @@ use crate::proc_files::read;
 
 /// Signals that timers send, by number.
 const OF_TIMERS: [(u32, &str); 3] = [(14, "SIGALRM"), (26, "SIGVTALRM"), (27, "SIGPROF")];
-/// Signals that have no meaning but what programs make of them; the first tells those without a terminal to read their settings anew.
-const OF_USERS: [(u32, &str); 4] = [(1, "SIGHUP"), (10, "SIGUSR1"), (12, "SIGUSR2"), (29, "SIGIO")];
-/// From here on real-time signals that the C library does not use itself.
-const REAL_TIME: u32 = 34;
+/// Others that have a name.
+const NAMED: [(u32, &str); 13] = [
+    (1, "SIGHUP"),
+    (10, "SIGUSR1"),
+    (12, "SIGUSR2"),
+    (18, "SIGCONT"),
+    (20, "SIGTSTP"),
+    (21, "SIGTTIN"),
+    (22, "SIGTTOU"),
+    (23, "SIGURG"),
+    (24, "SIGXCPU"),
+    (25, "SIGXFSZ"),
+    (28, "SIGWINCH"),
+    (29, "SIGIO"),
+    (30, "SIGPWR"),
+];
+/// Signals that let nobody go on: they ask a program to end (INT, QUIT, TERM), tell of its own faults (ILL, TRAP, ABRT, BUS, FPE, SEGV,
+/// STKFLT, SYS) or of a pipe without a reader (PIPE), or are the C library's own (32, 33). The end of a child is a source by itself.
+const NO_WAKE: [u32; 15] = [2, 3, 4, 5, 6, 7, 8, 11, 13, 15, 16, CHILD, 31, 32, 33];
 const CHILD: u32 = 17;
 
 /// What signals can do to a process.
@@ -31,23 +46,24 @@ pub(crate) fn of(folder: &Path) -> Signals {
         u64::from_str_radix(line.trim(), 16).ok()
     };
     let timers = read(&folder.join("timers")).is_some_and(|timers| !timers.trim().is_empty());
-    from(mask("SigCgt:").unwrap_or(0), timers)
+    let unknown = || Wakes::Sent("which signals it handles cannot be read".to_owned());
+    mask("SigCgt:")
+        .map_or_else(|| Signals { why: Some(unknown()), on_child: true }, |caught| from(caught, timers))
 }
 
 fn from(caught: u64, timers: bool) -> Signals {
     let catches = |signal: &u32| caught >> (signal - 1) & 1 == 1;
-    let named = |signals: &[(u32, &'static str)]| {
-        signals.iter().find(|(signal, _)| catches(signal)).map(|(_, name)| *name)
-    };
-    let why = if timers {
-        Some(Wakes::Timer("it has a timer (timer_create)".to_owned()))
-    } else if let Some(name) = named(&OF_TIMERS) {
-        Some(Wakes::Timer(format!("it handles {name}: a timer may go off")))
-    } else if let Some(name) = named(&OF_USERS) {
-        Some(Wakes::Sent(format!("it handles {name}, which may come from outside")))
-    } else {
-        let number = (REAL_TIME..=64).find(catches);
-        number.map(|number| Wakes::Sent(format!("it handles signal {number}, which may come from outside")))
+    let timer = OF_TIMERS.iter().find(|(signal, _)| catches(signal)).map(|(_, name)| *name);
+    let other = (1..=64).find(|signal| catches(signal) && !NO_WAKE.contains(signal));
+    let why = match (timers, timer, other) {
+        (true, ..) => Some(Wakes::Timer("it has a timer (timer_create)".to_owned())),
+        (_, Some(name), _) => Some(Wakes::Timer(format!("it handles {name}: a timer may go off"))),
+        (.., Some(number)) => {
+            let name = NAMED.iter().find(|(known, _)| *known == number);
+            let name = name.map_or_else(|| format!("signal {number}"), |(_, name)| (*name).to_owned());
+            Some(Wakes::Sent(format!("it handles {name}, which may come from outside")))
+        }
+        _ => None,
     };
     Signals { why, on_child: catches(&CHILD) }
 }
@@ -62,21 +78,28 @@ mod tests {
 
     #[test]
     fn what_ends_a_program_or_tells_of_its_faults_wakes_nobody() {
-        assert_eq!(caught(&[2, 3, 6, 8, 11, 15, 32, 33]), Signals::default());
+        assert_eq!(caught(&[2, 3, 4, 6, 7, 8, 11, 13, 15, 31, 32, 33]), Signals::default());
         assert!(caught(&[17]).on_child && caught(&[17]).why.is_none());
     }
 
     #[test]
-    fn timers_and_signals_of_users_do() {
+    fn whatever_else_is_handled_does() {
         assert!(caught(&[2, 14]).why.unwrap().to_string().contains("SIGALRM"));
         assert!(caught(&[10]).why.unwrap().to_string().contains("SIGUSR1"));
+        assert!(caught(&[2, 18]).why.unwrap().to_string().contains("SIGCONT"));
         assert!(caught(&[40]).why.unwrap().to_string().contains("signal 40"));
+        let harmless = |signal: &u32| caught(&[*signal]).why.is_none();
+        assert_eq!(
+            (1..=64).filter(harmless).collect::<Vec<_>>(),
+            NO_WAKE,
+            "unless it is known to wake nobody"
+        );
         assert!(from(0, true).why.unwrap().to_string().contains("timer_create"));
     }
 
     #[test]
     fn our_own_are_read() {
         assert!(of(Path::new("/proc/self")).why.is_none());
-        assert_eq!(of(Path::new("/nonexistent")), Signals::default());
+        assert!(of(Path::new("/nonexistent")).why.is_some(), "what cannot be read may wake it");
     }
 }

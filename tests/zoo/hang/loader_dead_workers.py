@@ -1,5 +1,8 @@
-"""The main loop asks its queue again and again and never looks whether the workers live: they are dead."""
-# verdict: end
+"""A loop of the program's own asks a queue again and again and never looks whether the workers live: they are dead.
+
+Told only: such a loop may have a deadline of its own, which cannot be seen.
+"""
+# verdict: tell
 # stuck: nobody puts
 # at: loader_dead_workers.py:stuck here
 

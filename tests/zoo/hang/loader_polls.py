@@ -1,10 +1,14 @@
-"""As a DataLoader does: the main loop asks its queue again and again, while all its workers wait for a lock for ever."""
+"""A DataLoader asks the queue of its workers again and again, while all of them wait for a lock for ever."""
 # verdict: end
 # stuck: shared between processes is not released | worker
 # at: loader_polls.py:stuck here
 
 import multiprocessing
-import queue
+import pathlib
+import sys
+
+sys.path.insert(0, str(pathlib.Path(__file__).resolve().parent.parent / "site-packages"))
+from torch.utils.data import dataloader
 
 
 def load(lock, batches):
@@ -20,8 +24,4 @@ if __name__ == "__main__":
     for worker in workers:
         worker.start()
     print("epoch 1", flush=True)
-    while all(worker.is_alive() for worker in workers):
-        try:
-            batches.get(timeout=0.4)
-        except queue.Empty:
-            continue
+    next(dataloader._MultiProcessingDataLoaderIter(batches, workers))

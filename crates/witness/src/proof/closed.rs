@@ -3,8 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::frame::Owner;
-use crate::syscall::SHARED_MEMORY;
-use crate::{Evidence, GpuUse, Known, ProcessEvidence, Source, ThreadEvidence};
+use crate::{Evidence, GpuUse, Known, ProcessEvidence, Source, ThreadEvidence, Tie};
 
 /// The threads that nothing will let go on.
 pub(crate) struct Closed<'a> {
@@ -12,8 +11,6 @@ pub(crate) struct Closed<'a> {
     known: &'a Known,
     /// Threads of libraries that watch and report.
     watching: BTreeSet<u32>,
-    /// Threads that ask again and again in a loop of the user's, which may do something for others in each turn.
-    asking: BTreeSet<u32>,
     tids: BTreeSet<u32>,
 }
 
@@ -32,13 +29,13 @@ impl<'a> Closed<'a> {
             threads.map(|thread| thread.tid).collect::<Vec<_>>()
         };
         let watching = first.processes.iter().chain(&second.processes).flat_map(watches).collect();
-        let asking = asking(second);
-        let mut closed = Self { evidence: second, known, watching, asking, tids: BTreeSet::new() };
+        let mut closed = Self { evidence: second, known, watching, tids: BTreeSet::new() };
         for process in &second.processes {
             let waits = process.threads.iter().filter(|thread| {
                 let Some(earlier) = before.get(&thread.tid) else { return false };
                 let kept = |holder: &ThreadEvidence| before.get(&holder.tid).is_some_and(|holder| holder.gil);
-                let for_interpreter = interpreter_holder(process, thread).is_some_and(kept);
+                let for_interpreter = interpreter_holder(process, thread).is_some_and(kept)
+                    && asks_for_the_same(earlier, thread);
                 waits_without_end(process, earlier, thread, for_interpreter)
             });
             closed.tids.extend(waits.map(|thread| thread.tid));
@@ -78,20 +75,12 @@ impl<'a> Closed<'a> {
 
     /// Closed, or ended.
     fn is_closed(&self, thread: &ThreadEvidence) -> bool {
-        matches!(thread.state, 'Z' | 'X') || self.tids.contains(&thread.tid)
-    }
-
-    /// Closed, and not one that may do something for this one before it waits again.
-    fn gives_nothing(&self, thread: &ThreadEvidence, waiting: &ThreadEvidence) -> bool {
-        // Who asks with a lock in hand has it in every turn.
-        let for_lock = waiting.wait.as_ref().is_some_and(|wait| wait.on.as_deref() == Some(SHARED_MEMORY));
-        let asks = thread.tid != waiting.tid && self.asking.contains(&thread.tid);
-        self.is_closed(thread) && (for_lock || !asks)
+        has_ended(thread) || self.tids.contains(&thread.tid)
     }
 
     /// A thread of the GPU driver, which has nothing to do while the GPU idles.
     fn is_idle_helper(&self, process: &ProcessEvidence, thread: &ThreadEvidence) -> bool {
-        let idle = matches!(self.known.gpu, GpuUse::Idle | GpuUse::Lost);
+        let idle = self.known.gpu == GpuUse::Idle;
         idle && process.descriptors.gpus > 0 && thread.frames.is_empty() && thread.name.starts_with("cuda")
     }
 
@@ -113,7 +102,7 @@ impl<'a> Closed<'a> {
     /// All who could let it go on are closed.
     fn stays(&self, process: &ProcessEvidence, thread: &ThreadEvidence) -> bool {
         if let Some(holder) = interpreter_holder(process, thread) {
-            return self.gives_nothing(holder, thread);
+            return self.is_closed(holder);
         }
         let sources = thread.wait.as_ref().map(|wait| &wait.sources[..]).unwrap_or_default();
         !sources.is_empty() && sources.iter().all(|source| self.cannot_give(process, thread, source))
@@ -122,14 +111,18 @@ impl<'a> Closed<'a> {
     fn cannot_give(&self, process: &ProcessEvidence, thread: &ThreadEvidence, source: &Source) -> bool {
         match source {
             Source::OwnThreads => self.whole_for(process, thread),
-            Source::Thread { tid, .. } => {
-                self.thread(*tid).is_none_or(|other| self.gives_nothing(other, thread))
-            }
+            // A thread that has ended releases nothing any more, but who joins it is about to notice.
+            Source::Thread { tid, tie } => match self.thread(*tid) {
+                Some(other) => self.is_closed(other) && (*tie != Tie::Joined || !has_ended(other)),
+                None => *tie != Tie::Joined,
+            },
             Source::Exit(pids) => !pids.is_empty() && pids.iter().all(|pid| self.will_not_end(*pid)),
-            Source::Processes { pids, .. } => pids
-                .iter()
-                .all(|pid| self.evidence.process(*pid).is_some_and(|other| self.whole_for(other, thread))),
-            Source::Gpu => matches!(self.known.gpu, GpuUse::Idle | GpuUse::Lost),
+            Source::Processes { pids, .. } => {
+                let gives_nothing =
+                    |pid| self.evidence.process(pid).is_some_and(|other| self.whole_for(other, thread));
+                !pids.is_empty() && pids.iter().copied().all(gives_nothing)
+            }
+            Source::Gpu => self.known.gpu == GpuUse::Idle,
             Source::Clock | Source::Outside(_) => false,
         }
     }
@@ -137,10 +130,7 @@ impl<'a> Closed<'a> {
     /// What has ended already is about to be noticed, and who was not looked at may end.
     fn will_not_end(&self, pid: u32) -> bool {
         let process = self.evidence.process(pid).filter(|process| !super::is_gone(process));
-        process.is_some_and(|process| {
-            let asks = process.threads.iter().any(|thread| self.asking.contains(&thread.tid));
-            !asks && self.but_for_monitors(process)
-        })
+        process.is_some_and(|process| self.but_for_monitors(process))
     }
 
     /// Whether every thread of a process is closed, seen from one that waits. Libraries that only watch hold nothing of others;
@@ -148,15 +138,17 @@ impl<'a> Closed<'a> {
     fn whole_for(&self, process: &ProcessEvidence, waiting: &ThreadEvidence) -> bool {
         let inside = waiting.frames.iter().any(crate::Frame::watches);
         process.threads.iter().all(|thread| {
-            self.gives_nothing(thread, waiting)
-                || self.is_idle_helper(process, thread)
-                || !inside && self.watches(thread)
+            self.is_closed(thread) || self.is_idle_helper(process, thread) || !inside && self.watches(thread)
         })
     }
 
     fn thread(&self, tid: u32) -> Option<&'a ThreadEvidence> {
         self.evidence.processes.iter().flat_map(|process| &process.threads).find(|thread| thread.tid == tid)
     }
+}
+
+const fn has_ended(thread: &ThreadEvidence) -> bool {
+    matches!(thread.state, 'Z' | 'X')
 }
 
 /// Whether a thread waits in both looks, and no limit ends that: neither of the call, nor by what it does when that is over.
@@ -180,56 +172,49 @@ fn waits_without_end(
     }
 }
 
+/// Whether the limits of a thread have come and gone between the looks, while it waited for one and the same.
+fn asks_for_the_same(earlier: &ThreadEvidence, later: &ThreadEvidence) -> bool {
+    let sources = |thread: &ThreadEvidence| thread.wait.as_ref().map(|wait| wait.sources.clone());
+    sources(earlier) == sources(later) && earlier.switches != later.switches
+}
+
 fn in_gpu_driver(thread: &ThreadEvidence) -> bool {
     thread.wait.as_ref().is_some_and(|wait| wait.call == "ioctl" && wait.sources == [Source::Gpu])
 }
 
-/// Functions of Python's own library that programs call again and again, each time with a limit, until there is a result.
-const ASKED_AGAIN: [(&str, &[&str]); 6] = [
-    ("queue.py", &["get", "put"]),
-    ("multiprocessing/queues.py", &["get", "put"]),
-    ("multiprocessing/connection.py", &["wait", "poll"]),
-    ("multiprocessing/pool.py", &["get", "wait", "next"]),
-    ("concurrent/futures/_base.py", &["result", "exception", "wait", "as_completed"]),
-    ("concurrent/futures/process.py", &["wait_result_broken_or_wakeup"]),
+/// Loops inside a library that ask for a result again and again, each time with a limit, until there is one. They run nothing of the
+/// user's in between and have no end of their own: file and functions.
+const ASKING_LOOPS: [(&str, &[&str]); 3] = [
+    ("/torch/utils/data/dataloader.py", &["_try_get_data"]),
+    ("/torch/utils/data/_utils/pin_memory.py", &["_pin_memory_loop", "pin_memory_loop", "do_one_step"]),
+    ("/torch/utils/data/_utils/worker.py", &["_worker_loop"]),
 ];
 
-/// Threads that wait with a limit in a loop of the user's. One in a library, as that of a loader of batches, does nothing but ask; and one
-/// that does not get the interpreter does nothing.
-fn asking(evidence: &Evidence) -> BTreeSet<u32> {
-    let in_library = |thread: &ThreadEvidence| {
-        let caller = thread.frames.iter().find(|frame| !frame.is_standard());
-        caller.is_some_and(|frame| frame.owner() == Owner::Library)
-    };
-    let asks = |process: &ProcessEvidence, thread: &ThreadEvidence| {
-        thread.waits_by_the_clock() && !in_library(thread) && interpreter_holder(process, thread).is_none()
-    };
-    let processes = evidence.processes.iter();
-    let asking = processes.flat_map(|process| {
-        process.threads.iter().filter(move |thread| asks(process, thread)).map(|thread| thread.tid)
-    });
-    asking.collect()
-}
-
-/// Whether a thread asks for a result again and again at one place: its limits came and went between the looks, and it did nothing else. What it
-/// asks is known: who else has a pipe, or that there are threads that could put.
+/// Whether a thread asks in such a loop, at one place: its limits came and went between the looks, and it did nothing else. What it
+/// asks is known: who else has a pipe, or that there are threads that could put. A loop of the user's own may have an end of its own, and
+/// do something for others in any turn.
 fn asks_in_vain(process: &ProcessEvidence, earlier: &ThreadEvidence, later: &ThreadEvidence) -> bool {
-    let known = later.frames.iter().take_while(|frame| frame.is_standard()).any(|frame| {
-        let module = frame.module().unwrap_or_default();
-        ASKED_AGAIN.iter().any(|(known, functions)| *known == module && functions.contains(&frame.bare()))
+    let caller = later.frames.iter().find(|frame| !frame.is_standard());
+    let known = caller.filter(|frame| frame.owner() == Owner::Library).is_some_and(|frame| {
+        ASKING_LOOPS
+            .iter()
+            .any(|(file, functions)| frame.file.ends_with(file) && functions.contains(&frame.bare()))
     });
     let sources = later.wait.as_ref().map(|wait| &wait.sources[..]).unwrap_or_default();
     let alone = process.threads.len() < 2 && sources.contains(&Source::OwnThreads);
     known && !alone && earlier.frames == later.frames && earlier.switches != later.switches
 }
 
-/// The thread that keeps the lock of the interpreter and sleeps with it: whoever else runs Python cannot go on, whatever its limits.
+/// The thread that keeps the lock of the interpreter and sleeps with it, for one that waits for that lock: Python asks for it again and
+/// again with a limit. A limit of anything else may end, and what follows need not be Python.
 fn interpreter_holder<'a>(
     process: &'a ProcessEvidence,
     thread: &ThreadEvidence,
 ) -> Option<&'a ThreadEvidence> {
-    let timed = thread.waits_by_the_clock() && !thread.frames.is_empty() && !thread.gil;
-    let holder = process.threads.iter().find(|other| other.gil && other.tid != thread.tid)?;
+    let [Source::Thread { tid, tie: Tie::Interpreter }] = thread.wait.as_ref()?.sources[..] else {
+        return None;
+    };
+    let holder = process.threads.iter().find(|other| other.tid == tid && other.gil)?;
     let sleeps = holder.state == 'S' && holder.wait.as_ref().is_some_and(|wait| wait.timed == Some(false));
-    (timed && sleeps).then_some(holder)
+    (sleeps && !thread.gil).then_some(holder)
 }

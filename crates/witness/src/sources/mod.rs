@@ -88,6 +88,7 @@ fn rooms<'a>(evidence: &Evidence, notes: &Notes, files: &'a [(u32, OpenFiles)]) 
             memory: Memory::of(&folder),
             threads: process.threads.iter().map(|thread| (thread.tid, marks(thread.tid))).collect(),
             children: children(evidence, process.pid).into_iter().filter(living).collect(),
+            interpreter: process.threads.iter().find(|thread| thread.gil).map(|thread| thread.tid),
             mappings: OnceCell::new(),
             owners: RefCell::default(),
             folder,
@@ -186,10 +187,12 @@ impl Others {
                     let others: Vec<Shared> = others.into_iter().map(Shared::Socket).collect();
                     self.held_by(&others, what)
                 }
-                End::Listener(what) if serves_its_own_job(thread) => {
+                End::Listener(name) if serves_its_own_job(thread, &name) => {
+                    let what = format!("somebody of its job who connects to {name}");
                     Source::Processes { pids: self.inside.clone(), what }
                 }
-                End::Listener(what) | End::Outside(what) => Source::Outside(what),
+                End::Listener(name) => Source::Outside(format!("anybody who connects to {name}")),
+                End::Outside(what) => Source::Outside(what),
             },
         }
     }
@@ -246,10 +249,21 @@ fn telling(source: &Source, pid: u32) -> u8 {
     }
 }
 
-/// Helpers of Python's multiprocessing that listen where only processes of their own program know of.
-fn serves_its_own_job(thread: &ThreadEvidence) -> bool {
-    let helpers = ["multiprocessing/forkserver.py", "multiprocessing/resource_sharer.py"];
-    thread.frames.iter().any(|frame| frame.module().is_some_and(|module| helpers.contains(&module)))
+/// Helpers of Python's multiprocessing that listen where only processes of their own program know of, by the function that waits there.
+const HELPERS: [(&str, &str); 2] =
+    [("multiprocessing/forkserver.py", "main"), ("multiprocessing/resource_sharer.py", "_serve")];
+/// What these call to wait.
+const WAITING: [&str; 3] = ["selectors.py", "socket.py", "multiprocessing/connection.py"];
+
+/// Whether a thread is such a helper, at the unix socket that Python makes for it. What a process does that was forked by a helper stands
+/// above the helper's own frames.
+fn serves_its_own_job(thread: &ThreadEvidence, name: &str) -> bool {
+    let waits = |frame: &&crate::Frame| !frame.module().is_some_and(|module| WAITING.contains(&module));
+    let helps = thread.frames.iter().find(waits).is_some_and(|frame| {
+        HELPERS.iter().any(|(file, function)| frame.module() == Some(file) && frame.bare() == *function)
+    });
+    let file = name.rsplit(['/', '@']).next().unwrap_or_default();
+    helps && name.starts_with(['/', '@']) && file.starts_with("listener-")
 }
 
 fn named(pid: u32) -> String {

@@ -12,7 +12,7 @@ use crate::unix::{UnixSocket, UnixSockets, unix_sockets};
 pub(super) enum End {
     /// Sockets of this machine, any of which can send; and what the connection is.
     Sockets(Vec<u64>, String),
-    /// Whoever connects to it.
+    /// Whoever connects to it: where it listens.
     Listener(String),
     /// Not on this machine, or not to be seen.
     Outside(String),
@@ -78,7 +78,7 @@ impl Peers {
     fn tcp_end(&self, socket: &TcpSocket) -> End {
         let TcpSocket { local, address, listens, .. } = socket;
         if *listens {
-            return End::Listener(format!("anybody who connects to {local}"));
+            return End::Listener(local.to_string());
         }
         let what = format!("the connection {local} → {address}");
         if let Some(other) = self.ends.get(&(*address, *local)) {
@@ -98,7 +98,7 @@ impl Peers {
     fn unix_end(&self, inode: u64, socket: &UnixSocket) -> End {
         let name = self.unix_name(socket);
         if socket.listens {
-            return End::Listener(format!("anybody who connects to {}", socket.name));
+            return End::Listener(socket.name.clone());
         }
         if socket.datagram && !socket.name.is_empty() {
             return End::Outside(format!("anybody who sends to {}", socket.name));

@@ -42,6 +42,8 @@ pub(super) struct Room<'a> {
     pub(super) memory: Memory,
     /// Ids of its threads, and what Python knows them by.
     pub(super) threads: Vec<(u32, Marks)>,
+    /// The thread that holds the lock of the Python interpreter.
+    pub(super) interpreter: Option<u32>,
     /// Its children that have not ended.
     pub(super) children: Vec<u32>,
     pub(super) mappings: OnceCell<Vec<Mapping>>,
@@ -95,6 +97,7 @@ impl Room<'_> {
         }
     }
 
+    /// What a descriptor waits for; never nothing, for beside others in a list that would mean that it cannot come.
     fn descriptor(&self, fd: u32, deep: usize) -> Vec<Target> {
         let Some(link) = self.files.link(fd) else {
             return vec![outside(format!("descriptor {fd}, which is closed"))];
@@ -135,13 +138,19 @@ impl Room<'_> {
         if mode & 0o200 != 0 {
             ends.push(Target::Pipe { inode, reads: false });
         }
-        ends
+        if ends.is_empty() {
+            vec![outside(format!("pipe {inode}, whose end here is not known"))]
+        } else {
+            ends
+        }
     }
 
     /// `tfd:  5 events:  19 data:  5  pos:0 ino:14bd sdev:8`, a line for each.
     fn epoll(&self, fd: u32, deep: usize) -> Vec<Target> {
         let info = read(&self.folder.join("fdinfo").join(fd.to_string()));
-        let (Some(info), Some(deep)) = (info, deep.checked_sub(1)) else { return Vec::new() };
+        let (Some(info), Some(deep)) = (info, deep.checked_sub(1)) else {
+            return vec![outside("an epoll that cannot be read")];
+        };
         let mut targets = Vec::new();
         for line in info.lines().filter_map(|line| line.strip_prefix("tfd:")) {
             match line.split_whitespace().next().and_then(|fd| fd.parse().ok()) {
@@ -209,10 +218,22 @@ impl Room<'_> {
                 Some(_) => {}
             }
         }
+        if let Some(source) = self.interpreter(thread, address) {
+            return Target::Sure(source);
+        }
         let tids: Vec<u32> = self.threads.iter().map(|(tid, _)| *tid).collect();
         let owner = locks::owner(call, &self.memory, &tids, true);
         let owner = owner.or_else(|| self.joined(thread)).or_else(|| self.rlock(thread, address, budget));
         Target::Sure(owner.unwrap_or(Source::OwnThreads))
+    }
+
+    /// The thread that keeps the lock of the interpreter, for one that waits for it: that lock lies in the interpreter's own data, where no
+    /// other is waited for with a limit.
+    fn interpreter(&self, thread: &ThreadEvidence, address: u64) -> Option<Source> {
+        let tid = self.interpreter.filter(|holder| *holder != thread.tid)?;
+        let asks = thread.waits_by_the_clock() && !thread.frames.is_empty();
+        (asks && is_of_interpreter(self.mappings(), address))
+            .then_some(Source::Thread { tid, tie: Tie::Interpreter })
     }
 
     /// The thread that a `join` of Python waits for.
@@ -252,20 +273,34 @@ pub(super) fn children_of(folder: &Path) -> Vec<u32> {
     children
 }
 
+/// Whether an address lies in the data of Python's program or library; what is not initialised follows without a name.
+fn is_of_interpreter(mappings: &[Mapping], address: u64) -> bool {
+    let Some(at) = mappings.iter().position(|mapping| mapping.contains(address)) else { return false };
+    let named = |mapping: &Mapping| {
+        let name = mapping.path.rsplit('/').next().unwrap_or_default();
+        mapping.path.starts_with('/') && (name.starts_with("python") || name.starts_with("libpython"))
+    };
+    let (mapping, before) = (&mappings[at], at.checked_sub(1).map(|before| &mappings[before]));
+    let follows = mapping.path.is_empty()
+        && before.is_some_and(|before| before.end == mapping.start && before.writable && named(before));
+    mapping.writable && !mapping.shared && (named(mapping) || follows)
+}
+
 fn outside(what: impl Into<String>) -> Target {
     Target::Sure(Source::Outside(what.into()))
 }
 
-/// A file lock by who holds it; whether that one is inside is said later.
+/// A file lock by all who hold it; whether they are inside is said later.
 fn lock(wait: &Wait) -> Target {
     let file = wait.on.as_deref().unwrap_or("a file");
     let what = format!("the lock of {file}");
-    match wait.holder.as_ref() {
-        Some(holder) => match holder.pid {
-            Some(pid) => Target::Sure(Source::Processes { pids: vec![pid], what }),
-            None => outside(format!("{what}, which {holder} holds")),
-        },
-        None => outside(what),
+    let Some(holder) = &wait.holder else { return outside(what) };
+    match (holder.pid, &holder.others) {
+        (Some(pid), Some(others)) => {
+            let pids = std::iter::once(pid).chain(others.iter().copied()).collect();
+            Target::Sure(Source::Processes { pids, what })
+        }
+        _ => outside(format!("{what}, which {holder} holds")),
     }
 }
 

@@ -191,7 +191,7 @@ fn a_main_thread_known_to_ask_again_and_again_may_be_met_while_it_asks() {
 #[test]
 fn who_waits_for_anothers_file_lock_waits() {
     let mut waiting = beside("flock", false, &["build.py:7 lock"]);
-    let holder = Some(Holder { pid: Some(77), name: "ninja".to_owned() });
+    let holder = Some(Holder { pid: Some(77), name: "ninja".to_owned(), others: None });
     let wait = waiting.processes[0].threads[1].wait.as_mut().unwrap();
     (wait.holder, wait.on) = (holder, Some("/build/lock".to_owned()));
     assert_eq!(

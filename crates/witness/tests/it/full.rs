@@ -19,7 +19,7 @@ fn one_section_of_stacks() {
     let mut other = process(20);
     other.parent = 10;
     other.python = Python::Unreadable("not allowed".to_owned());
-    let holder = Some(Holder { pid: Some(77), name: "ninja".to_owned() });
+    let holder = Some(Holder { pid: Some(77), name: "ninja".to_owned(), others: None });
     let lock = Wait { fd: Some(4), holder, ..wait("flock", Some(false)) };
     let write = Wait { fd: Some(1), on: Some("pipe".to_owned()), ..wait("write", Some(false)) };
     other.threads = vec![thread(20, write, &[]), thread(21, lock, &[])];

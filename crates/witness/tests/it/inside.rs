@@ -135,38 +135,43 @@ fn pipes_sockets_and_events_of_its_own() {
     }
 }
 
-#[test]
-fn workers_that_died_or_wait_for_each_other() {
-    is_proven(
-        r"
-import multiprocessing, os, queue
+/// The loop of a `DataLoader`, which asks its queue again and again.
+const LOADER: &str = "
+import multiprocessing, os, sys
+folder = os.path.join(os.path.dirname(__file__), 'site-packages')
+os.makedirs(folder + '/torch/utils/data')
+with open(folder + '/torch/utils/data/dataloader.py', 'w') as f:
+    f.write('''
+import queue
+def _try_get_data(batches):
+    try: return batches.get(timeout=0.05)
+    except queue.Empty: return None
+def _get_data(batches):
+    while True: _try_get_data(batches)
+''')
+sys.path.insert(0, folder)
+from torch.utils.data import dataloader
 context = multiprocessing.get_context('fork')
 batches = context.Queue()
-worker = context.Process(target=os._exit, args=(1,))
+";
+
+#[test]
+fn workers_that_died_or_wait_for_each_other() {
+    let died = "worker = context.Process(target=os._exit, args=(1,))
 worker.start()
 worker.join()
-while True:
-    try: batches.get(timeout=0.05)
-    except queue.Empty: pass
-",
-        &["pipe "],
-    );
-    is_proven(
-        r"
-import multiprocessing, queue
-def load(lock, batches):
+dataloader._get_data(batches)
+";
+    is_proven(&format!("{LOADER}{died}"), &["pipe "]);
+    let waits = "lock = context.Lock()
+def load():
     with lock: batches.put(1)
-context = multiprocessing.get_context('fork')
-lock, batches = context.Lock(), context.Queue()
 lock.acquire()
-workers = [context.Process(target=load, args=(lock, batches), daemon=True) for _ in range(2)]
+workers = [context.Process(target=load, daemon=True) for _ in range(2)]
 for worker in workers: worker.start()
-while True:
-    try: batches.get(timeout=0.05)
-    except queue.Empty: pass
-",
-        &["3 processes wait without a limit"],
-    );
+dataloader._get_data(batches)
+";
+    is_proven(&format!("{LOADER}{waits}"), &["3 processes wait without a limit"]);
     is_proven(
         r"
 import multiprocessing
@@ -182,4 +187,19 @@ if __name__ == '__main__':
 ",
         &["5 processes wait without a limit"],
     );
+}
+
+#[test]
+fn the_lock_of_the_interpreter() {
+    let program = "
+import ctypes, threading
+keeping, mutex = ctypes.PyDLL(None), ctypes.create_string_buffer(64)
+keeping.pthread_mutex_lock(mutex)
+def native():
+    keeping.pthread_mutex_lock(mutex)
+threading.Thread(target=native).start()
+x = 0
+while True: x += 1
+";
+    is_proven(program, &["to give Python's own lock (GIL) back", "to unlock a mutex", "closes the circle"]);
 }

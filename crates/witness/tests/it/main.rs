@@ -8,6 +8,7 @@ mod compared;
 mod full;
 mod inside;
 mod living;
+mod open;
 mod outside;
 mod proofs;
 mod subject;

@@ -103,60 +103,74 @@ fn what_waits_by_the_clock_or_for_a_signal() {
     }
 }
 
-/// A main loop that asks a queue again and again, with a limit each time.
-fn asking(call: &str, source: Source, switches: u64) -> Evidence {
+/// Where a loop asks that is a `DataLoader`'s, and where one of the user's own does.
+const LOADER: &str = "lib:torch/utils/data/dataloader.py:1133 _try_get_data";
+const MINE: &str = "train.py:12 step";
+
+/// Two looks at a main loop that asks a queue again and again from there, with a limit each time, and at a worker if there is one.
+fn asking(call: &str, from: &str, source: &Source, worker: Option<&Wait>) -> (Evidence, Evidence) {
     let frames = [
         "std:multiprocessing/connection.py:931 wait",
         "std:multiprocessing/queues.py:113 get",
-        "train.py:12 step",
+        from,
+        "train.py:12 <module>",
     ];
-    let mut evidence = alone(call, vec![source]);
-    evidence.processes[0].threads[0] =
-        thread(10, evidence.processes[0].threads[0].wait.clone().unwrap(), &frames);
-    let main = &mut evidence.processes[0].threads[0];
-    main.wait.as_mut().unwrap().timed = Some(true);
-    main.switches = switches;
-    evidence
+    let look = |switches: u64| {
+        let mut main = process(10);
+        let asks = Wait { timed: Some(true), ..waits(call, vec![source.clone()]) };
+        main.threads[0] = ThreadEvidence { switches, ..thread(10, asks, &frames) };
+        let worker = worker.map(|wait| {
+            let mut worker = process(20);
+            worker.threads[0].wait = Some(wait.clone());
+            worker
+        });
+        seen([main].into_iter().chain(worker).collect())
+    };
+    (look(1), look(9))
 }
 
 #[test]
-fn a_queue_that_is_asked_again_and_again() {
-    let both = |source: &Source| (asking("poll", source.clone(), 1), asking("poll", source.clone(), 9));
-    let (first, second) = both(&processes(&[10]));
-    let change = compare(&first, &second, &idle());
+fn a_queue_that_a_library_asks_again_and_again() {
+    let judged = |source: &Source, worker: Option<&Wait>| {
+        let (first, second) = asking("poll", LOADER, source, worker);
+        compare(&first, &second, &idle())
+    };
+    let change = judged(&processes(&[10]), None);
     assert!(matches!(change, Change::Frozen(_)), "nobody else has the pipe: {change:?}");
+    let (_, second) = asking("poll", LOADER, &processes(&[10]), None);
     let change = compare(&second, &second, &idle());
     assert!(matches!(change, Change::Sleeping(_)), "its limit has not come: {change:?}");
-
-    let (mut first, mut second) = both(&processes(&[10, 20]));
-    for evidence in [&mut first, &mut second] {
-        let mut worker = process(20);
-        worker.threads[0].wait = Some(waits("recvfrom", vec![outside("10.0.0.9:443")]));
-        evidence.processes.push(worker);
+    for (worker, ends) in [
+        (waits("recvfrom", vec![outside("10.0.0.9:443")]), false),
+        (waits("futex", vec![Source::OwnThreads]), true),
+        (waits("read", vec![processes(&[10, 20])]), true),
+    ] {
+        let change = judged(&processes(&[10, 20]), Some(&worker));
+        assert_eq!(matches!(change, Change::Frozen(_)), ends, "{worker:?}: {change:?}");
     }
+    let (first, second) = asking("futex", LOADER, &Source::OwnThreads, None);
     let change = compare(&first, &second, &idle());
-    assert!(matches!(change, Change::Sleeping(_)), "its worker may be answered: {change:?}");
-    let with_worker = |wait: Wait, frame: &str| {
-        let mut pair = (first.clone(), second.clone());
-        for evidence in [&mut pair.0, &mut pair.1] {
-            evidence.processes[1].threads[0].wait = Some(wait.clone());
-            evidence.processes[0].threads[0].frames[2].file = frame.to_owned();
-        }
-        compare(&pair.0, &pair.1, &idle())
-    };
-    let (mine, library) =
-        ("/home/me/train.py", "/v/lib/python3.11/site-packages/torch/utils/data/dataloader.py");
-    let change = with_worker(waits("futex", vec![Source::OwnThreads]), mine);
-    assert!(matches!(change, Change::Frozen(_)), "its worker is closed by itself: {change:?}");
-    let for_main = waits("read", vec![processes(&[10, 20])]);
-    let change = with_worker(for_main.clone(), mine);
-    assert!(matches!(change, Change::Sleeping(_)), "the loop may give its worker work: {change:?}");
-    let change = with_worker(for_main, library);
-    assert!(matches!(change, Change::Frozen(_)), "the loop of a DataLoader does not: {change:?}");
+    assert!(matches!(change, Change::Sleeping(_)), "no thread is left to be asked: {change:?}");
+}
 
-    let (first, second) = (asking("futex", Source::OwnThreads, 1), asking("futex", Source::OwnThreads, 9));
-    let change = compare(&first, &second, &idle());
-    assert!(matches!(change, Change::Sleeping(_)), "a loop of its own may end by itself: {change:?}");
+#[test]
+fn a_loop_of_the_users_own_may_end_by_itself_and_give_in_any_turn() {
+    let in_memory = Source::Processes { pids: vec![10, 20], what: "a lock in shared memory".to_owned() };
+    let shared = Wait { on: Some("shared memory".to_owned()), ..waits("futex", vec![in_memory]) };
+    for worker in [
+        None,
+        Some(waits("futex", vec![Source::OwnThreads])),
+        Some(waits("read", vec![processes(&[10, 20])])),
+        Some(shared),
+    ] {
+        for from in [MINE, "lib:mylib/collect.py:12 collect", "lib:torch/utils/data/dataloader.py:9 __next__"]
+        {
+            let source = processes(if worker.is_some() { &[10, 20] } else { &[10] });
+            let (first, second) = asking("poll", from, &source, worker.as_ref());
+            let change = compare(&first, &second, &idle());
+            assert!(matches!(change, Change::Sleeping(_)), "{from}, {worker:?}: {change:?}");
+        }
+    }
 }
 
 #[test]
@@ -192,6 +206,7 @@ fn a_pipe() {
     told(&evidence, &idle(), "time limit");
     told(&evidence, &Known { monitors: [21].into(), ..idle() }, "pipe 77");
     told(&alone("read", vec![outside("pipe 77, whose other end process 5 (tee) has")]), &idle(), "5 (tee)");
+    told(&alone("read", vec![processes(&[])]), &idle(), "nobody has");
 }
 
 #[test]
@@ -242,9 +257,7 @@ fn deep_in_the_kernel() {
         evidence
     };
     told(&deep(outside("a disk, file server or device with /data/x in the kernel")), &idle(), "/data/x");
-    for (gpu, ends) in
-        [(GpuUse::Idle, true), (GpuUse::Lost, true), (GpuUse::Busy, false), (GpuUse::Unknown, false)]
-    {
+    for (gpu, ends) in [(GpuUse::Idle, true), (GpuUse::Unknown, false)] {
         let known = Known { gpu, ..idle() };
         let mut called = alone("ioctl", vec![Source::Gpu]);
         called.processes[0].threads[0].wait.as_mut().unwrap().timed = None;
@@ -262,7 +275,6 @@ fn threads_of_the_gpu_driver_count_only_while_the_gpu_works() {
     evidence.processes[0].threads.push(ThreadEvidence { name: "cuda-EvtHandlr".to_owned(), ..helper });
     evidence.processes[0].descriptors.gpus = 1;
     ended(&evidence, &idle(), "all 2 threads");
-    told(&evidence, &Known { gpu: GpuUse::Busy, ..idle() }, "another thread");
     told(&evidence, &Known { main: 10, ..Known::default() }, "another thread");
 }
 
@@ -333,17 +345,29 @@ fn another_process_that_lives_does_not_save_a_main_thread_in_a_circle() {
 }
 
 #[test]
-fn who_keeps_the_interpreter_keeps_all_its_threads() {
-    let with = |holder: Wait| {
-        let mut evidence = alone("futex", vec![Source::OwnThreads]);
-        evidence.processes[0].threads[0].wait.as_mut().unwrap().timed = Some(true);
+fn who_keeps_the_interpreter_keeps_those_who_wait_for_it() {
+    let with = |waiting: Source, holder: Wait, switches: u64| {
+        let mut evidence = alone("futex", vec![waiting]);
+        let main = &mut evidence.processes[0].threads[0];
+        (main.wait.as_mut().unwrap().timed, main.switches) = (Some(true), switches);
         let mut keeps = thread(11, holder, &["native.py:3 call"]);
         keeps.gil = true;
         evidence.processes[0].threads.push(keeps);
         evidence
     };
-    ended(&with(owned_by(10, Tie::Mutex)), &idle(), "all 2 threads");
-    told(&with(waits("pause", vec![outside("a signal")])), &idle(), "time limit");
+    let judged = |waiting: &Source, holder: &Wait, later: u64| {
+        let look = |switches| with(waiting.clone(), holder.clone(), switches);
+        compare(&look(1), &look(later), &idle())
+    };
+    let (gil, mutex) = (Source::Thread { tid: 11, tie: Tie::Interpreter }, owned_by(10, Tie::Mutex));
+    let change = judged(&gil, &mutex, 400);
+    assert!(matches!(&change, Change::Frozen(proof) if proof.contains("all 2 threads")), "{change:?}");
+    let change = judged(&gil, &waits("pause", vec![outside("a signal")]), 400);
+    assert!(matches!(&change, Change::Sleeping(_)), "{change:?}");
+    let change = judged(&gil, &mutex, 1);
+    assert!(matches!(&change, Change::Sleeping(_)), "who asks for the interpreter asks often: {change:?}");
+    let change = judged(&Source::OwnThreads, &mutex, 400);
+    assert!(matches!(&change, Change::Sleeping(_)), "a limit in C may end without Python: {change:?}");
 }
 
 #[test]
