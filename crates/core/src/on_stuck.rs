@@ -66,7 +66,9 @@ impl Core {
         findings: Findings,
         mut failure: Failure,
     ) {
-        let Stuck { evidence, cause, remedy, .. } = findings.frozen.unwrap_or_default();
+        let Stuck { evidence, proof, cause, remedy, .. } = findings.frozen.unwrap_or_default();
+        // Where no known cause fits, the proof says best why it froze.
+        let cause = cause.or(proof);
         failure = Failure { reason: FailReason::Hang, message: Some(evidence), cause, remedy, ..failure };
         if self.hang_action(job) == HangAction::Fail {
             self.jobs[job.index()].failures += 1;

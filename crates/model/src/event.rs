@@ -348,6 +348,9 @@ pub struct Stuck {
     /// What it waits for and may still get, where it is only suspected: `a file lock that process 7 (python3) holds`.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub waits_for: Option<String>,
+    /// Why what it waits for cannot come, where it is frozen: who waits for whom.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub proof: Option<String>,
     /// The cause, where it is one that is known.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub cause: Option<String>,

@@ -145,9 +145,9 @@ pub fn job_detail_json(of: &Snapshot<'_>, job: JobId) -> String {
         map.insert("started".to_owned(), time(*since).into());
     }
     let suspected = suspicion(of, job).map(|it| {
-        let Stuck { evidence, waits_for, cause, remedy } = &it.stuck;
+        let Stuck { evidence, waits_for, proof, cause, remedy } = &it.stuck;
         let seen = time(it.time);
-        json!({ "seen": seen, "quiet": it.quiet, "frozen": it.frozen, "evidence": evidence, "waits_for": waits_for, "cause": cause, "remedy": remedy })
+        json!({ "seen": seen, "quiet": it.quiet, "frozen": it.frozen, "evidence": evidence, "waits_for": waits_for, "proof": proof, "cause": cause, "remedy": remedy })
     });
     map.insert("suspected".to_owned(), suspected.into());
     map.insert("stacks".to_owned(), json!(stacks(of.dir, of.plan, of.state, job)));

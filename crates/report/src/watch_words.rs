@@ -26,7 +26,8 @@ pub(crate) fn watch_lines(event: &Event, palette: Palette, columns: Option<usize
             let told = stuck.waits_for.as_deref().filter(|_| !overdue);
             let told = told.map(|what| format!("{}; it is left alone", safe(what)));
             let advice = advice(stuck.cause.as_deref(), stuck.remedy.as_deref(), palette);
-            let more = told.into_iter().chain(advice).flat_map(|it| set_in(&it, 4, columns));
+            let proof = stuck.proof.as_deref().map(|proof| safe(proof).into_owned());
+            let more = told.into_iter().chain(proof).chain(advice).flat_map(|it| set_in(&it, 4, columns));
             [line].into_iter().chain(more).collect()
         }
         Event::JobRevived { job, quiet, .. } => {
@@ -102,6 +103,7 @@ pub(crate) fn suspicion_facts(of: &Snapshot<'_>, job: JobId) -> Vec<(&'static st
         ("life:", format!("none: {}", suspicion_text(of, it))),
         ("stuck:", safe(&it.stuck.evidence).into_owned()),
     ];
+    facts.extend(it.stuck.proof.as_deref().map(|proof| ("proof:", safe(proof).into_owned())));
     facts.extend(it.stuck.cause.as_deref().map(|cause| ("cause:", safe(cause).into_owned())));
     facts.extend(it.stuck.remedy.as_deref().map(|remedy| ("remedy:", safe(remedy).into_owned())));
     facts

@@ -84,5 +84,5 @@ pub fn diagnose(evidence: &Evidence, around: &Surroundings) -> Stuck {
     let scene = Scene::new(evidence, around);
     let finding = RULES.iter().find_map(|rule| rule(&scene));
     let (cause, remedy) = finding.map(|finding| (finding.cause, finding.remedy)).unzip();
-    Stuck { evidence: scene.line(), waits_for: None, cause, remedy }
+    Stuck { evidence: scene.line(), cause, remedy, ..Stuck::default() }
 }

@@ -38,7 +38,7 @@ pub(super) fn of(looks: &Looks, gpu: Option<GpuSight>) -> Finding {
             Finding::fine(TOPIC, format!("it works: {}% of a CPU in {over}", looks.usage.cpu(over)))
         }
         Change::Waiting(what) => waiting(looks, gpu, what),
-        Change::Frozen(_) => frozen(looks, gpu),
+        Change::Frozen(proof) => frozen(looks, gpu, proof),
     }
 }
 
@@ -78,7 +78,7 @@ fn waiting(looks: &Looks, gpu: Option<GpuSight>, what: &str) -> Finding {
     finding
 }
 
-fn frozen(looks: &Looks, gpu: Option<GpuSight>) -> Finding {
+fn frozen(looks: &Looks, gpu: Option<GpuSight>, proof: &str) -> Finding {
     // How long is said beside it.
     let around = Surroundings { quiet: Millis(0), gpu, main: looks.pid };
     let stuck = diagnose(&looks.second, &around);
@@ -87,8 +87,9 @@ fn frozen(looks: &Looks, gpu: Option<GpuSight>) -> Finding {
     let seen = format!("has not moved in {}: {}", looks.over, stuck.evidence);
     let finding = if long && !busy { Finding::bad(TOPIC, seen) } else { Finding::warning(TOPIC, seen) };
     let finding = finding.because(match (&stuck.cause, long) {
-        (Some(cause), _) => cause.clone(),
-        (None, true) => "no thread of it ran: it waits for something that does not come".to_owned(),
+        (Some(cause), true) => format!("{cause}; {proof}"),
+        (Some(cause), false) => cause.clone(),
+        (None, true) => proof.to_owned(),
         (None, false) => {
             "that may be a hang, or a wait that ends well: so short a look cannot tell".to_owned()
         }

@@ -72,10 +72,11 @@ impl Lookers {
     }
 }
 
-/// What two looks at the same processes tell, and what the job waits for where it may still get it.
+/// What two looks at the same processes tell, and in words what the job waits for: why that cannot come where it is frozen, what it is
+/// where it may still come.
 pub(super) fn compare(first: &Evidence, second: &Evidence, known: &Known) -> (Seen, Option<String>) {
     match gpulane_witness::compare(first, second, known) {
-        Change::Frozen(_) => (Seen::Frozen, None),
+        Change::Frozen(proof) => (Seen::Frozen, Some(proof)),
         Change::Moved(_) => (Seen::Moved, None),
         Change::Unseen(why) => (Seen::Unreadable, Some(why)),
         Change::Waiting(what) => (Seen::Waiting, Some(what)),

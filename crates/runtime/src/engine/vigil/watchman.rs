@@ -220,10 +220,12 @@ impl Watchman {
                     let evidence = "its processes cannot be looked at: /proc does not answer".to_owned();
                     let stuck = Stuck { evidence, ..Stuck::default() };
                     let attempt = charge.attempt;
-                    if charge.vigil.on_evidence(now, Seen::Unreadable) == Judgement::Suspect {
-                        let verdict = Verdict::Told;
-                        self.mailbox.tell(Input::Stuck { job, attempt, quiet, verdict, stuck });
-                    }
+                    let verdict = match charge.vigil.on_evidence(now, Seen::Unreadable) {
+                        Judgement::Suspect => Verdict::Told,
+                        Judgement::Overdue => Verdict::Overdue,
+                        Judgement::Nothing | Judgement::Frozen | Judgement::Lingers => continue,
+                    };
+                    self.mailbox.tell(Input::Stuck { job, attempt, quiet, verdict, stuck });
                 }
             }
         }
@@ -231,30 +233,34 @@ impl Watchman {
 
     fn on_evidence(&mut self, job: JobId, now: Millis, evidence: Evidence) {
         let pulse = self.pulse(job);
-        // A GPU that cannot be seen may be at work.
-        let in_the_dark = self.pulses.is_some()
-            && self.plan.stage_of(job).gpus > 0
-            && !pulse.is_some_and(|pulse| pulse.is_telling());
+        let given = self.pulses.is_some() && self.plan.stage_of(job).gpus > 0;
+        let in_the_dark = (given || has_gpus(&evidence)) && !pulse.is_some_and(|pulse| pulse.is_telling());
         let Some(charge) = self.charges.get_mut(&job) else { return };
-        // A GPU that was at work would have shown as life.
+        // A GPU that was at work would have shown as life, and a job whose GPU is lost is ended for that; one that cannot be seen may
+        // be at work, also where the job was given none and took one by itself.
         let use_of_gpu = if in_the_dark { GpuUse::Unknown } else { GpuUse::Idle };
         charge.sight.need(&evidence.joined().collect());
         let known = charge.known(use_of_gpu);
-        let (mut seen, mut waits_for) = match charge.first.as_ref().filter(|_| charge.vigil.holds_evidence())
-        {
+        let (mut seen, mut words) = match charge.first.as_ref().filter(|_| charge.vigil.holds_evidence()) {
             Some(first) => looks::compare(first, &evidence, &known),
             None => (Seen::First, None),
         };
         if in_the_dark && matches!(seen, Seen::Frozen | Seen::Waiting) {
             // No proof, but no wait by the clock either: where its results are there, that is enough.
-            (seen, waits_for) = (Seen::Waiting, Some(DARK.to_owned()));
+            (seen, words) = (Seen::Waiting, Some(DARK.to_owned()));
         }
         let quiet = charge.vigil.quiet(now);
         let judgement = charge.vigil.on_evidence(now, seen);
         let gpu = pulse.and_then(|pulse| pulse.load).map(|load| GpuSight { load, ..GpuSight::default() });
         let main = charge.main_id();
         let attempt = charge.attempt;
+        let (proof, waits_for) = if seen == Seen::Frozen { (words, None) } else { (None, words) };
+        if let (Judgement::Frozen | Judgement::Lingers, Some(proof)) = (judgement, &proof) {
+            // A full disk costs this part of the file.
+            let _ = looks::keep(&charge.stacks, &format!("==== why it cannot go on ====\n\n{proof}\n"));
+        }
         let stuck = || Stuck {
+            proof: proof.clone(),
             waits_for: waits_for.clone(),
             ..looks::words(&evidence, &Surroundings { quiet, gpu, main })
         };
@@ -299,6 +305,11 @@ impl Watchman {
         let most = if self.pressure.is_some() { pressure::PAUSE } else { ROUND };
         next.map_or(most, |next| next.duration().clamp(SOON, most))
     }
+}
+
+/// Whether a process has a GPU open, whoever gave it that.
+fn has_gpus(evidence: &Evidence) -> bool {
+    evidence.processes.iter().any(|process| process.descriptors.gpus > 0)
 }
 
 /// Time this thread has had on a CPU.
