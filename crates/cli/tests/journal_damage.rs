@@ -7,7 +7,10 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
+use gpulane_journal::{decode, encode};
+use gpulane_model::Record;
 use gpulane_testkit::{Gpulane, Workspace};
+use serde_json::Value;
 
 const BINARY: &str = env!("CARGO_BIN_EXE_gpulane");
 /// Each start of a job leaves a line, so that a job run again after its success would show.
@@ -220,4 +223,99 @@ command = ["sh", "-c", "echo x >> {run}/starts; echo b > $GPULANE_OUT/n"]
         let starts = std::fs::read_to_string(gpulane.dir().join("starts")).unwrap();
         assert_eq!(starts, "x\nx\nx\n", "{again:?}: nothing runs again");
     }
+}
+
+/// Events that a short run has none of, as they stand in a journal.
+const OTHERS: &str = r#"
+{"event":"job_retrying","job":"s/a","attempt":1,"delay":1.0}
+{"event":"processes_left","job":"s/a","count":1}
+{"event":"processes_stuck","job":"s/a","pids":[1],"because":"x"}
+{"event":"job_done","job":"s/a","attempt":1}
+{"event":"hang_suspected","job":"s/a","attempt":1,"quiet":1.0,"frozen":false,"cause":"x","evidence":"x"}
+{"event":"job_revived","job":"s/a","attempt":1,"quiet":1.0}
+{"event":"memory_measured","stage":"s","peak":1,"reserve":1}
+{"event":"memory_guessed","stage":"s","reserve":1}
+{"event":"memory_exceeded","job":"s/a","peak":1,"reserved":1}
+{"event":"vram_held","gpu":"x","pids":[1],"bytes":1,"because":"x"}
+{"event":"map_opened","stage":"m","items":1,"settled":1}
+{"event":"batch_committed","stage":"m","commit":1,"rows":1,"failed":1}
+{"event":"batch_committed","stage":"m","commit":1,"rows":1,"failed":1}
+{"event":"map_finished","stage":"m","rows":1,"failed":1,"summary":"x"}
+{"event":"map_reopened","stage":"m"}
+{"event":"job_failed","job":"s/a","attempt":1,"reason":"oom","seconds":1.0,"peak_vram":1}
+{"event":"job_started","job":"s/a","attempt":1,"lane":1,"gpus":[],"pid":1}
+"#;
+
+/// Makes every number in it the largest that can still be read.
+fn enlarge(whole: &mut Value, at: &str) {
+    let numbers: Vec<String> = match whole.pointer(at).unwrap() {
+        Value::Object(fields) => fields.keys().map(|key| format!("{at}/{key}")).collect(),
+        Value::Array(all) => (0..all.len()).map(|place| format!("{at}/{place}")).collect(),
+        Value::Number(_) if at != "/seq" => {
+            let usual = whole.pointer(at).unwrap().clone();
+            for large in [Value::from(u64::MAX), Value::from(u32::MAX), Value::from(u8::MAX), usual] {
+                *whole.pointer_mut(at).unwrap() = large;
+                if serde_json::from_value::<Record>(whole.clone()).is_ok() {
+                    return;
+                }
+            }
+            return;
+        }
+        _ => return,
+    };
+    for place in numbers {
+        enlarge(whole, &place);
+    }
+}
+
+#[test]
+fn absurd_numbers_in_a_whole_journal_bring_nothing_down() {
+    let gpulane = Gpulane::new(BINARY);
+    let plan = "[[stage]]\nname = \"s\"\ncommand = [\"true\"]\n[stage.matrix]\nn = [1, 2]\n\
+                [[stage]]\nname = \"m\"\nmap = { model = \"model.py:Model\", input = [\"@items.txt\"], decode = \"value\", format = \"jsonl\" }\n";
+    gpulane.workspace.file("items.txt", "a\nb\n");
+    gpulane.workspace.file("model.py", "def Model(batch):\n    return [len(item) for item in batch]\n");
+    let run = gpulane.run(plan, "sim:2x8GiB");
+    assert_eq!(run.code, 0, "{}", run.stderr);
+    let path = gpulane.dir().join("journal.jsonl");
+    let journal = std::fs::read_to_string(&path).unwrap();
+    let records: Vec<Record> = journal.lines().map(|line| decode(line).unwrap()).collect();
+    let time = serde_json::to_value(&records[0]).unwrap()["time"].clone();
+    let mut events: Vec<Value> = records.iter().map(|record| serde_json::to_value(record).unwrap()).collect();
+    events.extend(OTHERS.trim().replace("s/a", "s/n=1").lines().map(|line| {
+        let mut event: Value = serde_json::from_str(line).unwrap();
+        (event["time"], event["seq"]) = (time.clone(), Value::from(1));
+        assert_ne!(
+            serde_json::from_value::<Record>(event.clone()).unwrap().event,
+            gpulane_model::Event::Unknown
+        );
+        event
+    }));
+    // The run as it was, then every event in its absurd form.
+    let mut text = journal.clone();
+    for (at, mut event) in events.into_iter().enumerate() {
+        event["seq"] = Value::from(records.len() + at + 1);
+        enlarge(&mut event, "");
+        text.push_str(&encode(&serde_json::from_value(event).unwrap()));
+        text.push('\n');
+    }
+    std::fs::write(&path, &text).unwrap();
+    for args in [
+        &["status", "r"][..],
+        &["status", "r", "--json"],
+        &["status", "r", "s/n=1"],
+        &["logs", "r"],
+        &["watch", "r"],
+        &["doctor", "r"],
+        &["doctor", "r", "--json"],
+        &["resume", "r", "--gpus", "sim:2x8GiB"],
+        &["resume", "r", "--failed", "--gpus", "sim:2x8GiB"],
+        &["status", "r"],
+    ] {
+        let seen = gpulane.call(args);
+        assert!(![101, 134, 70].contains(&seen.code), "{args:?}: {seen:?}");
+        assert!(!seen.stderr.contains("panicked"), "{args:?}: {}", seen.stderr);
+    }
+    let log = std::fs::read_to_string(gpulane.dir().join("engine.log")).unwrap_or_default();
+    assert!(!log.contains("panicked"), "{log}");
 }

@@ -319,6 +319,43 @@ fn a_feeder_that_somebody_ends_is_started_again_and_that_is_said() {
 }
 
 #[test]
+fn a_feeder_or_loader_that_somebody_has_stopped_goes_on() {
+    for stopped in ["lane-feeder", "loader"] {
+        let gpulane = gpulane();
+        list(&gpulane, 60);
+        let items: Vec<String> = (0..60).map(|number| format!("item-{number}")).collect();
+        for item in &items {
+            gpulane.workspace.file(item, item);
+        }
+        let model = "import os, time\nclass Model:\n    decode = 'load'\n    \
+                     def load(self, path):\n        open('loading', 'w').close()\n        \
+                     while not os.path.exists('go on'): time.sleep(0.01)\n        return path\n    \
+                     def predict_batch(self, batch): return [len(item) for item in batch]\n";
+        let live = gpulane.start_map(model, &["@items.txt"], &["--batch", "8"]);
+        wait_until("the first load", || gpulane.workspace.path().join("loading").exists());
+        let is_meant = |command: &str| match stopped {
+            "loader" => command.contains("_start.py loader"),
+            _ => command.starts_with(stopped),
+        };
+        let found: Vec<i32> = tagged(&gpulane.dir())
+            .into_iter()
+            .filter(|process| is_meant(&process.command))
+            .map(|process| process.pid)
+            .collect();
+        assert!(!found.is_empty(), "{stopped}");
+        for pid in found {
+            kill_process(Pid::from_raw(pid).unwrap(), Signal::STOP).unwrap();
+        }
+        gpulane.workspace.file("go on", "");
+        let finished = live.wait();
+        assert_eq!(finished.code, 0, "{finished:?}");
+        assert!(finished.stderr.contains("was stopped; it goes on"), "{}", finished.stderr);
+        assert_eq!(gpulane.rows().len(), 60);
+        gpulane.assert_nothing_left();
+    }
+}
+
+#[test]
 fn a_map_that_was_complete_before_its_journal_said_so_keeps_no_worker_waiting() {
     let gpulane = gpulane();
     list(&gpulane, 40);

@@ -222,24 +222,46 @@ fn a_standby_that_is_killed_is_replaced_and_nobody_notices() {
     assert_eq!(gpulane.events_of("job_failed").len() + gpulane.events_of("standbys_off").len(), 0);
 }
 
+/// A standby that says it is ready and never reads: as one that is killed and whose memory is being torn down, or stopped by a debugger.
+const DEAF: &str = "
+import __main__
+if os.environ['GPULANE_ATTEMPT'] == '0':
+    __main__.Standby.take_over = lambda self: (open('waiting', 'w').close(), time.sleep(600))
+";
+
 #[test]
-fn a_job_handed_to_one_that_is_dying_is_done_by_another() {
+fn a_job_handed_to_one_that_is_dying_or_deaf_is_done_by_another() {
+    for dying in [true, false] {
+        let gpulane = gpulane();
+        let run = start(&gpulane, &plan("", 1), &format!("{IMPORT}{DEAF}{MAIN}"), "1");
+        let standby = Pid::from_raw(wait_for_standbys(&gpulane, 1)[0].pid).unwrap();
+        wait_until("it waits for a job", || gpulane.workspace.path().join("waiting").exists());
+        gpulane.workspace.file("go", "");
+        gpulane.wait_for_events("job_started", 2);
+        assert!(is_warm(&starts(&gpulane)[0]));
+        if dying {
+            kill_process(standby, Signal::KILL).unwrap();
+        }
+        let finished = run.wait();
+        assert_eq!(finished.code, 0, "{}", finished.stderr);
+        assert_eq!(starts(&gpulane).iter().map(is_warm).collect::<Vec<_>>(), [true, false]);
+        let failed = gpulane.events_of("job_failed");
+        assert_eq!((failed.len(), failed[0]["reason"].as_str()), (1, Some("lost")), "{failed:?}");
+        assert!(read(&gpulane, 0, "out/seen").starts_with("1 "));
+        gpulane.assert_nothing_left();
+    }
+}
+
+#[test]
+fn a_standby_that_somebody_has_stopped_goes_on_when_it_gets_a_job() {
     let gpulane = gpulane();
     let run = start(&gpulane, &plan("", 1), &format!("{IMPORT}{WAITING}{MAIN}"), "1");
     let standby = Pid::from_raw(wait_for_standbys(&gpulane, 1)[0].pid).unwrap();
     wait_until("it waits for a job", || gpulane.workspace.path().join("waiting").exists());
-    // As one that is killed and whose memory is being torn down: its socket is open, but nobody reads.
     kill_process(standby, Signal::STOP).unwrap();
-    gpulane.workspace.file("go", "");
-    gpulane.wait_for_events("job_started", 2);
-    assert!(is_warm(&starts(&gpulane)[0]));
-    kill_process(standby, Signal::KILL).unwrap();
-    let finished = run.wait();
+    let finished = go(&gpulane, run);
     assert_eq!(finished.code, 0, "{}", finished.stderr);
-    assert_eq!(starts(&gpulane).iter().map(is_warm).collect::<Vec<_>>(), [true, false]);
-    let failed = gpulane.events_of("job_failed");
-    assert_eq!((failed.len(), failed[0]["reason"].as_str()), (1, Some("lost")), "{failed:?}");
-    assert!(read(&gpulane, 0, "out/seen").starts_with("1 "));
+    assert_eq!(starts(&gpulane).iter().map(is_warm).collect::<Vec<_>>(), [true]);
     gpulane.assert_nothing_left();
 }
 

@@ -170,7 +170,7 @@ impl Core {
         let name = self.plan.job_name(job);
         let because = failure.describe();
         self.record(Event::JobFailed { job: name.clone(), attempt, failure });
-        let next = Attempt(attempt.0 + 1);
+        let next = attempt.next();
         self.tell_restart(job, next, because);
         self.record(Event::JobRetrying { job: name, attempt: next, delay: delay.as_seconds() });
         if delay == Millis(0) {

@@ -116,7 +116,7 @@ impl Core {
         self.jobs[job.index()].alone = true;
         self.record(Event::JobFailed { job: name.clone(), attempt, failure });
         if !self.stages[self.stage_of(job).index()].stopped {
-            let attempt = Attempt(attempt.0 + 1);
+            let attempt = attempt.next();
             self.record(Event::JobRetrying { job: name, attempt, delay: 0.0 });
         }
         self.put_back(job);

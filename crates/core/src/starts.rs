@@ -108,7 +108,7 @@ impl Core {
         let queue = queue.filter(|_| self.may_start());
         let jobs = queue.map(|queue| &self.stages[queue.stage.index()].queue(queue.kind).jobs);
         let ready = jobs.into_iter().flatten().filter(|job| self.phase(**job) == Phase::Ready);
-        ready.take(most).map(|job| (*job, Attempt(self.jobs[job.index()].attempts + 1)))
+        ready.take(most).map(|job| (*job, Attempt(self.jobs[job.index()].attempts).next()))
     }
 
     /// The queue that keeps free devices for its first job, if one does.

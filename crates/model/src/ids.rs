@@ -54,6 +54,22 @@ index_id!(
 #[serde(transparent)]
 pub struct Attempt(pub u32);
 
+impl Attempt {
+    /// No job is tried so often.
+    const MOST: u32 = 1 << 30;
+
+    /// Its number as a journal tells it, which anybody may have written: there is always one after it.
+    pub(crate) fn told(self) -> u32 {
+        self.0.min(Self::MOST)
+    }
+
+    /// The try after this one.
+    #[must_use]
+    pub const fn next(self) -> Self {
+        Self(self.0.saturating_add(1))
+    }
+}
+
 impl fmt::Display for Attempt {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         self.0.fmt(f)

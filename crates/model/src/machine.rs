@@ -71,7 +71,7 @@ impl Machine {
     pub fn all_lanes(&self) -> u32 {
         match self.kind {
             GpuKind::None => self.cpu_lanes,
-            _ => self.main_lanes() + self.cores,
+            _ => self.main_lanes().saturating_add(self.cores),
         }
     }
 

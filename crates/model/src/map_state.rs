@@ -44,18 +44,20 @@ impl MapState {
     pub(crate) fn apply(&mut self, event: &Event) {
         match event {
             Event::MapOpened { items, settled, .. } => {
-                (self.items, self.settled, self.again) = (Some(*items), *settled, false);
+                (self.items, self.settled, self.again) = (Some(count(*items)), count(*settled), false);
                 self.stopped = None;
             }
             Event::ItemFailed { .. } => self.named += 1,
             Event::BatchCommitted { rows, failed, .. } => {
                 self.commits += 1;
-                self.rows += rows;
-                self.failed += failed;
-                self.settled += rows + failed;
+                let (rows, failed) = (count(*rows), count(*failed));
+                self.rows = count(self.rows + rows);
+                self.failed = count(self.failed + failed);
+                self.settled = count(self.settled + rows + failed);
             }
             Event::MapFinished { rows, failed, summary, .. } => {
-                (self.rows, self.failed, self.settled) = (*rows, *failed, rows + failed);
+                let (rows, failed) = (count(*rows), count(*failed));
+                (self.rows, self.failed, self.settled) = (rows, failed, count(rows + failed));
                 self.finished = Some(summary.clone());
             }
             Event::MapStopped { because, .. } => self.stopped = Some(because.clone()),
@@ -66,6 +68,13 @@ impl MapState {
             _ => {}
         }
     }
+}
+
+/// A count as a journal tells it, which anybody may have written: never so large that the sum of some is no number any more.
+fn count(told: u64) -> u64 {
+    /// More than any map has items, and what every reader of JSON can tell exactly.
+    const MOST: u64 = 1 << 53;
+    told.min(MOST)
 }
 
 #[cfg(test)]

@@ -300,7 +300,7 @@ impl RunState {
             Event::JobLingered { .. } => self.lingered += 1,
             Event::JobDone { job, attempt } => {
                 if let Some(id) = self.find(job) {
-                    self.jobs[id.index()].done = attempt.0;
+                    self.jobs[id.index()].done = attempt.told();
                 }
             }
             Event::MapOpened { stage, .. }
@@ -343,16 +343,16 @@ impl RunState {
         match event {
             Event::JobStarted { attempt, lane, pid, warm, .. } => {
                 job.warm = *warm;
-                job.attempts = job.attempts.max(attempt.0);
+                job.attempts = job.attempts.max(attempt.told());
                 job.status = JobStatus::Running { lane: *lane, pid: *pid, since: time };
             }
             Event::JobSucceeded { attempt, seconds, peak_vram, .. } => {
                 self.warm += u32::from(job.warm);
-                job.attempts = job.attempts.max(attempt.0);
+                job.attempts = job.attempts.max(attempt.told());
                 job.status = JobStatus::Succeeded { seconds: *seconds, peak_vram: *peak_vram };
             }
             Event::JobFailed { attempt, failure, .. } => {
-                job.attempts = job.attempts.max(attempt.0);
+                job.attempts = job.attempts.max(attempt.told());
                 job.alone |= failure.shared;
                 if failure.counts() {
                     job.failures += 1;
@@ -389,7 +389,7 @@ impl RunState {
 
     /// The attempt number a job's next try gets.
     pub fn next_attempt(&self, id: JobId) -> Attempt {
-        Attempt(self.job(id).attempts + 1)
+        Attempt(self.job(id).attempts).next()
     }
 }
 

@@ -10,7 +10,7 @@ pub(crate) fn lane_label(machine: Option<&Machine>, lane: LaneId) -> String {
     match machine.gpu_of(lane) {
         Some(gpu) if machine.lanes_per_gpu > 1 => format!("gpu {gpu}.{}", lane.0 % machine.lanes_per_gpu),
         Some(gpu) => format!("gpu {gpu}"),
-        None => format!("cpu {}", lane.0 - machine.main_lanes()),
+        None => format!("cpu {}", lane.0.saturating_sub(machine.main_lanes())),
     }
 }
 

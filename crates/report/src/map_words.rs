@@ -74,7 +74,7 @@ pub(crate) fn is_lone(plan: &Plan) -> bool {
 
 /// Items of all maps that failed.
 pub(crate) fn items_failed(state: &RunState) -> u64 {
-    state.maps.iter().flatten().map(|map| map.failed).sum()
+    state.maps.iter().flatten().fold(0, |all, map| all.saturating_add(map.failed))
 }
 
 /// The command that tries again what failed: what a map that stopped advises, since another may meet the same reason.
@@ -116,7 +116,7 @@ pub(crate) fn closing(
         if known.failed > 0 {
             text.push_str(&format!(", {} failed", number(known.failed)));
         }
-        let left = items.saturating_sub(known.rows + known.failed);
+        let left = items.saturating_sub(known.rows.saturating_add(known.failed));
         if left > 0 {
             text.push_str(&format!(", {} to do", number(left)));
         }

@@ -61,8 +61,11 @@ impl Progress {
         let Some(items) = self.items else {
             return vec![(0, Style::Dim, "listing items".to_owned())];
         };
-        let mut parts =
-            vec![(0, Style::Bold, format!("{}/{}", number(self.done + self.failed), number(items)))];
+        let mut parts = vec![(
+            0,
+            Style::Bold,
+            format!("{}/{}", number(self.done.saturating_add(self.failed)), number(items)),
+        )];
         if self.failed > 0 {
             parts.push((2, Style::Bad, format!("{} failed", number(self.failed))));
         }
@@ -135,7 +138,7 @@ impl Progress {
             |n: u64| usize::try_from(u128::from(n) * cells as u128 / u128::from(items)).unwrap_or(cells);
         // One failure in ten million must still be seen.
         let failed = share(self.failed).max(usize::from(self.failed > 0)).min(cells);
-        let settled = share(self.done + self.failed).clamp(failed, cells);
+        let settled = share(self.done.saturating_add(self.failed)).clamp(failed, cells);
         row.put(Style::Good, &palette.full().repeat(settled - failed))
             .put(Style::Bad, &palette.full_bad().repeat(failed))
             .put(Style::Dim, &palette.empty().repeat(cells - settled));

@@ -2,8 +2,7 @@
 
 use gpulane_journal::RunDir;
 use gpulane_model::{
-    Attempt, Bytes, Event, FailReason, Failure, HangAction, JobId, MapState, Millis, Plan, Record, RunState,
-    Stage,
+    Attempt, Bytes, Event, FailReason, Failure, HangAction, JobId, Millis, Plan, Record, RunState, Stage,
 };
 
 use crate::clean::safe;
@@ -256,7 +255,8 @@ fn watch_kind(event: &Event) -> Option<Kind> {
 fn left_to_do(state: &RunState) -> String {
     let left = state.counts.pending + state.counts.running;
     let all_maps = state.maps.iter().all(Option::is_some);
-    let items: Option<u64> = state.maps.iter().flatten().map(MapState::left).sum();
+    let mut maps = state.maps.iter().flatten();
+    let items = maps.try_fold(0_u64, |all, map| Some(all.saturating_add(map.left()?)));
     match items {
         Some(items) if items > 0 && (all_maps || left == 0) => items_text(items),
         _ => jobs(left),

@@ -115,7 +115,8 @@ impl Group<'_> {
         let finding = self.bad(seen);
         match reserved {
             Some(reserved) => {
-                let more = Bytes(peak.map_or(reserved.0, |peak| peak.0.max(reserved.0)) / 4 * 5);
+                let most = peak.map_or(reserved.0, |peak| peak.0.max(reserved.0));
+                let more = Bytes((most / 4).saturating_mul(5));
                 finding
                     .because("gpulane packs jobs by what is reserved for them; one that takes more meets its neighbours")
                     .then(format!("memory = \"{}GiB\"    # in the plan of a new run", more.0.div_ceil(1 << 30)))

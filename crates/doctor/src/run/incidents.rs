@@ -147,7 +147,10 @@ fn exceeded(jobs: &str, incidents: &[&Incident]) -> Finding {
     let (peak, reserved) = incidents.iter().filter_map(of).max().unwrap_or((0, 0));
     Finding::warning(MEMORY, format!("{jobs}: held {} where {} were reserved", Bytes(peak), Bytes(reserved)))
         .because("its neighbours on the GPU may run out of memory")
-        .then(format!("memory = \"{}GiB\"    # in the plan of a new run", (peak / 10 * 11).div_ceil(1 << 30)))
+        .then(format!(
+            "memory = \"{}GiB\"    # in the plan of a new run",
+            (peak / 10).saturating_mul(11).div_ceil(1 << 30)
+        ))
 }
 
 fn is_running(story: &Story, name: &str) -> bool {

@@ -183,6 +183,14 @@ impl Feeders {
         Some(now.after(grace))
     }
 
+    /// Lets feeders go on, and the loaders they have started, that somebody has stopped: a map waits for each of them. Which.
+    pub(super) fn let_go_on(&self) -> Vec<Pid> {
+        let lives = self.maps.values().filter_map(|map| map.live.as_ref());
+        let all = lives.flat_map(|live| std::iter::once(live.pid).chain(tree::children_of(live.pid)));
+        let stopped = all.filter_map(tree::look).filter(|process| process.state == b'T');
+        stopped.inspect(|process| tree::signal(process, Signal::CONT)).map(|process| process.pid).collect()
+    }
+
     /// When to look after one that has said its last word. Its loaders have the stage's grace.
     pub(super) fn leave_by(&self, stage: StageId, now: Millis) -> Millis {
         now.after(self.plan.stage(stage).grace).after(LEAVE)

@@ -165,6 +165,14 @@ impl Reactor<'_> {
         }
     }
 
+    /// A map waits for its feeder and for its loaders, whatever has stopped them.
+    pub(super) fn let_feeders_go_on(&mut self) {
+        for pid in self.feeders.let_go_on() {
+            let pid = pid.as_raw_nonzero();
+            self.prepared.link.note(&format!("process {pid}, which feeds a map, was stopped; it goes on"));
+        }
+    }
+
     /// Its alarm: whoever was to be gone by now is ended.
     pub(super) fn press_feeder(&mut self, stage: StageId) {
         match self.feeders.press(stage, self.clock.now()) {

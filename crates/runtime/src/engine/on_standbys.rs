@@ -3,17 +3,17 @@
 
 use gpulane_core::Input;
 use gpulane_model::{Bytes, JobId, Millis, ProcessExit, StageId};
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Signal, pidfd_send_signal};
 
 use super::clock::Alarm;
 use super::launchpad::Setback;
 use super::reactor::{Reactor, watch_standby};
-use super::standbys::{Mould, Parting, Useless, Why, moulds};
+use super::standbys::{Mould, Parting, Press, Useless, Why, moulds};
 use crate::process::tree::{self, Tag};
 
 /// Until what was held back is looked at again.
 const AGAIN: Millis = Millis(250);
-/// Between two looks at what they print and take. It is memory, and nothing tells of it.
+/// Between two looks at what they print and take, and at those that have a job to take. Nothing tells of either.
 const LISTEN: Millis = Millis(500);
 
 impl Reactor<'_> {
@@ -48,9 +48,10 @@ impl Reactor<'_> {
         self.standbys.stirred = true;
     }
 
-    /// Ends those that print without end, or turn out to be too large.
+    /// Ends those that print without end, turn out to be too large, or do not take the job they were handed.
     pub(super) fn on_standbys_print(&mut self) {
         self.standbys.listening = false;
+        self.press_standbys();
         self.standbys.end_the_heavy();
         // Jobs that go on and on need fewer of them.
         self.standbys.stirred = true;
@@ -63,8 +64,18 @@ impl Reactor<'_> {
         self.listen_to_standbys();
     }
 
+    fn press_standbys(&mut self) {
+        for (job, press) in self.standbys.press() {
+            // By its descriptor: where it has ended already, its number may be another's.
+            let Some(main) = self.roster.main_of(job) else { continue };
+            let signal = if press == Press::End { Signal::KILL } else { Signal::CONT };
+            // Already ended is as good.
+            let _ = pidfd_send_signal(main, signal);
+        }
+    }
+
     fn listen_to_standbys(&mut self) {
-        if self.standbys.any() && !std::mem::replace(&mut self.standbys.listening, true) {
+        if self.standbys.any_to_hear() && !std::mem::replace(&mut self.standbys.listening, true) {
             let at = self.clock.now().after(LISTEN);
             self.clock.set(at, Alarm::StandbysPrint);
         }

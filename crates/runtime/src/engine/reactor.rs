@@ -262,6 +262,7 @@ impl<'a> Reactor<'a> {
             }
             Alarm::Sweep => {
                 self.roster.sweep();
+                self.let_feeders_go_on();
                 self.look_after_leases();
                 if self.vigils.has_fallen_silent() {
                     self.prepared.link.note(

@@ -330,13 +330,19 @@ fn published_by(dir: &RunDir, plan: &Plan, past: &RunState, job: JobId) -> Optio
     if plan.stage_of(job).map.is_some() || !dir.out_dir(plan, job).is_dir() {
         return None;
     }
-    let is_there = |attempt: &Attempt| dir.attempt_dir(plan, job, *attempt).is_dir();
-    let unknown = (state.attempts + 1..).map(Attempt).take_while(is_there);
+    let there = attempts_there(dir, plan, job);
+    let (below, above): (Vec<_>, Vec<_>) = there.into_iter().partition(|attempt| attempt.0 <= state.attempts);
+    // Beyond a gap they are not ours.
+    let unknown = above
+        .into_iter()
+        .zip(state.attempts.saturating_add(1)..)
+        .take_while(|(there, next)| there.0 == *next);
+    let unknown = unknown.map(|(attempt, _)| attempt);
     let known: Vec<_> = match &state.status {
         // Its output is where it was written, or was moved to its place and could not be moved back.
         JobStatus::Failed(failure) if failure.reason == FailReason::Publish => vec![Attempt(state.attempts)],
         JobStatus::Failed(_) | JobStatus::Skipped(_) => Vec::new(),
-        _ => (1..=state.attempts).map(Attempt).filter(is_there).collect(),
+        _ => below,
     };
     let candidates: Vec<_> = known.into_iter().chain(unknown).collect();
     let open = matches!(state.status, JobStatus::Pending | JobStatus::Running { .. });
@@ -344,6 +350,20 @@ fn published_by(dir: &RunDir, plan: &Plan, past: &RunState, job: JobId) -> Optio
         return Some(Attempt(state.attempts.max(1)));
     }
     candidates.into_iter().rev().find(|attempt| !dir.attempt_out(plan, job, *attempt).exists())
+}
+
+/// The attempts of a job that have a directory, in order. Read from the disk: what a journal says may be any number.
+fn attempts_there(dir: &RunDir, plan: &Plan, job: JobId) -> Vec<Attempt> {
+    let place = dir.attempt_dir(plan, job, Attempt(1));
+    let entries = place.parent().map(std::fs::read_dir).into_iter().flatten().flatten().flatten();
+    let number = |entry: std::fs::DirEntry| {
+        let attempt = Attempt(entry.file_name().to_str()?.strip_prefix("attempt-")?.parse().ok()?);
+        (attempt.0 > 0 && dir.attempt_dir(plan, job, attempt).is_dir()).then_some(attempt)
+    };
+    let mut found: Vec<Attempt> = entries.filter_map(number).collect();
+    found.sort_unstable();
+    found.dedup();
+    found
 }
 
 /// How often a job may fail like this and be tried again. What froze gets another try also where others get none.

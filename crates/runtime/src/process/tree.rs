@@ -150,6 +150,17 @@ pub(crate) fn look(pid: Pid) -> Option<Process> {
     parse_stat(pid, &stat)
 }
 
+/// The children of one process, as the kernel lists them; none where it does not.
+pub(crate) fn children_of(parent: Pid) -> Vec<Pid> {
+    let tasks =
+        std::fs::read_dir(format!("/proc/{}/task", parent.as_raw_nonzero())).into_iter().flatten().flatten();
+    let lists = tasks.filter_map(|task| std::fs::read_to_string(task.path().join("children")).ok());
+    let children = |list: String| -> Vec<Pid> {
+        list.split_ascii_whitespace().filter_map(|pid| Pid::from_raw(pid.parse().ok()?)).collect()
+    };
+    lists.flat_map(children).collect()
+}
+
 fn parse_stat(pid: Pid, stat: &[u8]) -> Option<Process> {
     // The command name stands in parentheses and may hold anything, parentheses too.
     let after_name = stat.iter().rposition(|byte| *byte == b')')? + 2;

@@ -58,20 +58,28 @@ impl Standbys {
             return Parting::default();
         };
         let useless = self.hear(number, now);
-        let Some(Handed { stage, printed, logs, ready, failed, .. }) = self.handed.remove(&number) else {
+        let Some(handed) = self.handed.remove(&number) else {
             return Parting { useless, ..Parting::default() };
         };
+        let overdue = handed.is_overdue();
+        let Handed { stage, printed, logs, ready, failed, .. } = handed;
         // On a full disk the rest is lost, as it would be for any job.
         let _ = speech::copy(&printed.stdout, &logs.stdout);
         let _ = speech::copy(&printed.stderr, &logs.stderr);
         // A runner that cannot speak any more exits with 0, and has done nothing.
-        if failed || !ready && !exit.success() {
+        if failed || !ready && !overdue && !exit.success() {
             // The import failed, as it would have without us.
             return Parting { useless, ..Parting::default() };
         }
         self.cold.insert(job);
-        let how = how(Stand::Ready, exit);
-        let never_begun = Some(format!("its standby ended {how} before it began"));
+        let (how, never_begun) = if overdue {
+            ("for not taking its job".to_owned(), "its standby did not take the job and was ended".to_owned())
+        } else {
+            let how = how(Stand::Ready, exit);
+            let never_begun = format!("its standby ended {how} before it began");
+            (how, never_begun)
+        };
+        let never_begun = Some(never_begun);
         Parting { never_begun, useless: useless.or_else(|| self.count(stage, &how)) }
     }
 

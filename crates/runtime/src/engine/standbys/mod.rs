@@ -3,9 +3,11 @@
 //!
 //! - `speech`: what they say and are told.
 //! - `ends`: how they go, and what that means.
+//! - `answers`: those that do not take their job.
 //! - `pace`: how quickly they are made and used up.
 //! - `priority`, `memory`: what keeps them from being a burden.
 
+mod answers;
 mod ends;
 mod memory;
 mod pace;
@@ -23,6 +25,7 @@ use rustix::process::Pid;
 use super::files::LogFiles;
 use super::vigil::Pressure;
 use crate::process::spawn::Spawned;
+pub(super) use answers::Press;
 use ends::Fall;
 pub(super) use ends::Parting;
 use memory::Host;
@@ -105,6 +108,8 @@ struct Handed {
     failed: bool,
     /// It will say nothing more.
     silent: bool,
+    /// Looks in a row at which it should have taken the job, and had not.
+    looks: u32,
 }
 
 /// A standby that has become a job.
@@ -205,6 +210,11 @@ impl Standbys {
     /// Whether there are any.
     pub(super) fn any(&self) -> bool {
         !self.waiting.is_empty()
+    }
+
+    /// Whether there are any, or jobs that one of them has yet to take.
+    pub(super) fn any_to_hear(&self) -> bool {
+        self.any() || !self.handed.is_empty()
     }
 
     /// Those that wait or will, for the core.
@@ -365,7 +375,19 @@ impl Standbys {
             let (stage, ready) = (mould.stage, stand == Stand::Ready);
             self.handed.insert(
                 number,
-                Handed { job, stage, pid, socket, printed, logs, since, ready, failed: false, silent: false },
+                Handed {
+                    job,
+                    stage,
+                    pid,
+                    socket,
+                    printed,
+                    logs,
+                    since,
+                    ready,
+                    failed: false,
+                    silent: false,
+                    looks: 0,
+                },
             );
             self.stirred = true;
             return Some(Warm { spawned: Spawned { pid, pidfd }, alias: tag });
