@@ -150,9 +150,11 @@ class Judge:
         reason, attempt = event["reason"], event["attempt"]
         notes = [note for note in self.notes[job.name] if note["attempt"] == attempt]
         own = any(note["at"] == "failing" and REASONS[note["how"]] == reason for note in notes)
+        # Of a journal that was damaged the record of its start may be gone; its own note is not.
+        pids = {self.fates[job.name].pid, *(note["pid"] for note in notes)}
         done = {
             "exit": self.happened.refused or any(note["at"] == "trouble" for note in notes),
-            "signal": self.fates[job.name].pid in self.happened.signalled,
+            "signal": bool(pids & self.happened.signalled),
             "timeout": self.happened.slowed and "timeout" in self.story.stage_of(job).keys,
             "cancelled": {"*", job.name} & self.happened.cancelled,
             "interrupted": True,
