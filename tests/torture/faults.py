@@ -38,7 +38,7 @@ EXCUSES: dict[tuple[str, str], set[int]] = {
     ("HUP", "feeder"): {3, 143},
 }
 
-# Turns of the kinds that need this: a full disk strikes only what still writes, driver faults only rounds with that driver.
+# Turns of the kinds that need this: a full disk strikes only what still writes, driver faults only their own rounds.
 TURNS = {"small": 6, "nvml": 3, "image": 3, "user": 3, "entry": 2, "map": 2}
 
 
