@@ -13,10 +13,12 @@ from pathlib import Path
 from typing import Any, List
 from unittest import mock
 
-from gpulane._runs import _target
+from gpulane._runs import _target, _trust
 from gpulane._runs._errors import ModelNotInFile
 
 from .real_gpulane import WithGpulane, skip
+
+STRANGER = 65_102
 
 SOURCE = "def count(texts):\n    return [len(text) for text in texts]\n"
 
@@ -88,8 +90,29 @@ class Files(InACell):
         os.chdir("open")
         with self.assertRaisesRegex(ModelNotInFile, "can be written to by every user.*folder of your own"):
             self.written()
-        os.chmod(".", 0o1777)  # As /tmp: what is in it can be exchanged by nobody else.
+        os.chmod(".", 0o1777)  # As /tmp, and ours: what is in it can be exchanged by nobody else.
         self.written()
+
+    def test_a_folder_below_another_users_is_refused(self) -> None:
+        if os.geteuid() != 0:
+            self.skipTest(skip("cells below another user's folder", "needs root"))
+        Path("theirs").mkdir()
+        os.chown("theirs", STRANGER, STRANGER)
+        os.chdir("theirs")
+        for mode in (0o755, 0o775, 0o1777):  # Whoever owns a folder can exchange what is in it, sticky or not.
+            os.chmod(".", mode)
+            with self.assertRaisesRegex(ModelNotInFile, "theirs belongs to another user.*GPULANE_TRUST_DIR"):
+                self.written()
+        with mock.patch.dict(os.environ, GPULANE_TRUST_DIR=f"/nowhere:{os.getcwd()}"):
+            self.written()
+
+    def test_what_may_belong_to_anybody_outside_is_refused_where_others_may_write(self) -> None:
+        with mock.patch.object(_trust, "_unmapped", return_value=os.geteuid()):
+            Path("open/cells").mkdir(parents=True)
+            for mode, fine in ((0o755, True), (0o1777, False), (0o775, False)):
+                os.chmod("open", mode)
+                found = _trust.first_open_place(Path("open/cells"), os.geteuid())
+                self.assertEqual(found is None, fine, (oct(mode), found))
 
     def test_a_folder_of_another_user_is_refused(self) -> None:
         if os.geteuid() != 0:

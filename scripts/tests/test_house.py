@@ -53,6 +53,8 @@ class RustRules(unittest.TestCase):
             ("crates/report/src/a.rs", "//! A.\nfn f() { println!(); }\n", "only the cli prints"),
             ("crates/cli/src/run.rs", "//! A.\nfn f() { std::process::exit(1) }\n", "main.rs"),
             ("crates/cli/src/run.rs", "//! A.\nfn f() { dbg!(1); }\n", "dbg!"),
+            ("crates/runtime/src/front.rs", "//! A.\nfn f() { std::fs::write(log, text); }\n", "gpulane_files"),
+            ("crates/journal/src/lock_file.rs", "//! A.\nfn f() { File::open(path); }\n", "gpulane_files"),
         ]:
             with self.subTest(word=word, path=path):
                 found = breaches(path, source)

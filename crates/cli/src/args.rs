@@ -89,10 +89,16 @@ pub(crate) struct Show {
 impl Show {
     /// Directories a person vouches for.
     pub(crate) fn trusted(&self) -> Vec<PathBuf> {
-        let variable = std::env::var_os(env_vars::TRUST_DIR).unwrap_or_default();
-        let named = std::env::split_paths(&variable).filter(|dir| !dir.as_os_str().is_empty());
-        self.trust.iter().cloned().chain(named).filter_map(|dir| std::path::absolute(dir).ok()).collect()
+        let given = self.trust.iter().filter_map(|dir| std::path::absolute(dir).ok());
+        given.chain(trusted_by_environment()).collect()
     }
+}
+
+/// Directories whose other users are trusted, as the environment says.
+pub(crate) fn trusted_by_environment() -> Vec<PathBuf> {
+    let variable = std::env::var_os(env_vars::TRUST_DIR).unwrap_or_default();
+    let named = std::env::split_paths(&variable).filter(|dir| !dir.as_os_str().is_empty());
+    named.filter_map(|dir| std::path::absolute(dir).ok()).collect()
 }
 
 #[derive(Debug, Clone, Args)]

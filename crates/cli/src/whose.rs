@@ -31,7 +31,7 @@ impl Attribution {
         };
         SeenHolder {
             process: *process,
-            user: Some(gpulane_gpu::user_name(owner)),
+            user: Some(gpulane_files::user_name(owner)),
             command: gpulane_witness::command_of(process.pid, usize::MAX),
             whose: self.whose(process.pid),
         }

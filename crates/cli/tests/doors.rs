@@ -265,3 +265,92 @@ fn a_link_in_the_cache_is_not_followed() {
     symlink(&moved, &page).unwrap();
     assert!(!known(), "what lies behind a link is not");
 }
+
+#[test]
+fn in_a_user_namespace_another_users_directory_is_none_of_ours() {
+    let test = "in_a_user_namespace_another_users_directory_is_none_of_ours";
+    for map in [&["unshare", "--user", "--map-root-user"][..], &["unshare", "--user", "--map-user=2000"]] {
+        let Some(gpulane) = victim(test).and_then(|victim| victim.then(test, map)) else { return };
+        // All that is not the victim's has the same owner there: root's own directories, and these.
+        let run = run_in(&gpulane, "r");
+        assert_eq!(run.code, 0, "below /tmp, {map:?}: {}", run.stderr);
+        for (name, mode) in [("sticky", 0o1777), ("group", 0o2775)] {
+            let theirs = directory(&gpulane, name, HOSTILE, mode);
+            let mine = theirs.join("mine");
+            fs::create_dir(&mine).unwrap();
+            chown(&mine, Some(VICTIM), Some(VICTIM)).unwrap();
+            assert_refused(&run_in(&gpulane, &format!("{name}/mine")), "user namespace cannot name");
+            assert_eq!(fs::read_dir(&mine).unwrap().count(), 0);
+        }
+        directory(&gpulane, "gift", HOSTILE, 0o777);
+        assert_refused(&run_in(&gpulane, "gift"), "user namespace cannot name");
+        let trusted =
+            ["run", "--gpus", "none", "--run-dir", "sticky/mine", "--trust-dir", "sticky", "--", "true"];
+        assert_eq!(gpulane.call(&trusted).code, 0);
+        let link = gpulane.workspace.path().join("sticky/link");
+        symlink(gpulane.workspace.path().join("r"), &link).unwrap();
+        lchown(&link, Some(HOSTILE), Some(HOSTILE)).unwrap();
+        assert_refused(&run_in(&gpulane, "sticky/link/x"), "is a link that another user");
+    }
+}
+
+/// An access list of tag, rights and id of each entry, as Linux keeps it.
+fn set_access_list(path: &Path, entries: &[(u16, u16, u32)]) -> rustix::io::Result<()> {
+    let mut list = 2_u32.to_le_bytes().to_vec();
+    for (tag, rights, id) in entries {
+        list.extend([tag.to_le_bytes(), rights.to_le_bytes()].concat());
+        list.extend(id.to_le_bytes());
+    }
+    rustix::fs::setxattr(path, "system.posix_acl_access", &list, rustix::fs::XattrFlags::empty())
+}
+
+#[test]
+fn whoever_an_access_list_lets_write_is_named() {
+    const NONE: u32 = u32::MAX;
+    let test = "whoever_an_access_list_lets_write_is_named";
+    let Some(gpulane) = victim(test) else { return };
+    let shared = directory(&gpulane, "shared", VICTIM, 0o700);
+    let list = |tag, id, mask| {
+        let named = (tag, 7, id);
+        let rest = [(0x04, 0, NONE), (0x10, mask, NONE), (0x20, 0, NONE)];
+        let mut entries = vec![(0x01, 7, NONE), named];
+        entries.extend(rest);
+        entries.sort_unstable();
+        set_access_list(&shared, &entries)
+    };
+    if let Err(error) = list(0x02, HOSTILE, 7) {
+        return gpulane_testkit::skip(test, &format!("no access lists here: {error}"));
+    }
+    assert_eq!(fs::metadata(&shared).unwrap().mode() & 0o777, 0o770, "it looks like the user's own group");
+    let note = |dir: &str| {
+        let finished = run_in(&gpulane, dir);
+        assert_eq!(finished.code, 0, "{}", finished.stderr);
+        finished.stderr
+    };
+    let said = note("shared/user");
+    assert!(said.contains(&format!("may be written to by the user `uid {HOSTILE}`")), "{said}");
+    assert!(!shared.join("user/.python").exists());
+    list(0x08, GROUP, 7).unwrap();
+    let said = note("shared/group");
+    assert!(said.contains(&format!("may be written to by the group `gid {GROUP}`")), "{said}");
+    // Who is named and may not write, or is oneself, is no danger.
+    list(0x02, HOSTILE, 5).unwrap();
+    let said = note("shared/masked");
+    assert!(!said.contains("may be written to"), "{said}");
+    list(0x02, VICTIM, 7).unwrap();
+    let said = note("shared/own");
+    assert!(!said.contains("may be written to"), "{said}");
+}
+
+#[test]
+fn a_plan_that_a_group_may_write_to_is_noted() {
+    let test = "a_plan_that_a_group_may_write_to_is_noted";
+    let Some(gpulane) = victim(test) else { return };
+    assert_eq!(run_in(&gpulane, "r").code, 0);
+    let root = gpulane.workspace.path().join("r");
+    fs::set_permissions(&root, fs::Permissions::from_mode(0o755)).unwrap();
+    chown(root.join("plan.json"), None, Some(GROUP)).unwrap();
+    fs::set_permissions(root.join("plan.json"), fs::Permissions::from_mode(0o660)).unwrap();
+    let said = gpulane.call(&["resume", "r"]).stderr;
+    assert!(said.contains("plan.json may be written to by the group"), "{said}");
+}

@@ -4,7 +4,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used)] // a test fails by panicking
 
 use std::fs;
-use std::os::unix::fs::{PermissionsExt, chown};
+use std::os::unix::fs::{PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 
 use gpulane_testkit::{FakeNvml, Gpulane, wait_until};
@@ -152,4 +152,101 @@ fn another_users_lease_is_no_command_to_copy() {
     assert!(said.contains(&format!("uid {HOSTILE}")), "and whose it is, by the file: {said}");
     assert!(!said.contains("gpulane resume"), "but not to be copied: {said}");
     assert!(!said.contains('\u{1b}'), "{said:?}");
+}
+
+#[test]
+fn root_who_cancels_a_users_run_writes_to_nothing_else() {
+    let test = "root_who_cancels_a_users_run_writes_to_nothing_else";
+    let Some(gpulane) = gpulane().as_user(test, VICTIM) else { return };
+    let live = gpulane.start("[[stage]]\nname = \"s\"\ncommand = [\"sleep\", \"600\"]\n", "none");
+    gpulane.wait_for_events("job_started", 1);
+    let precious = gpulane.workspace.file("precious", "mine");
+    let bell = gpulane.dir().join("control/bell");
+    fs::remove_file(&bell).unwrap();
+    symlink(&precious, &bell).unwrap();
+    let cancelled = gpulane.call_directly(&["cancel", "r"]);
+    assert_eq!(fs::read_to_string(&precious).unwrap(), "mine");
+    assert_eq!(cancelled.code, 0, "{}", cancelled.stderr);
+    assert!(cancelled.stderr.contains(&format!("belongs to uid {VICTIM}")), "{}", cancelled.stderr);
+    assert_ne!(live.wait().code, 0);
+}
+
+#[test]
+fn nobody_cancels_another_users_run() {
+    let test = "nobody_cancels_another_users_run";
+    let Some(gpulane) = gpulane().as_user(test, VICTIM) else { return };
+    theirs(&gpulane);
+    let path = gpulane.workspace.path().join("theirs");
+    // As open as can be: it still is not theirs who asks.
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o777)).unwrap();
+    let lock = fs::File::open(path.join("lock")).unwrap();
+    rustix::fs::flock(&lock, rustix::fs::FlockOperation::LockExclusive).unwrap();
+    fs::remove_dir_all(path.join("control")).unwrap();
+    let asked = gpulane.call(&["cancel", "theirs"]);
+    assert_eq!(asked.code, 2, "{}", asked.stderr);
+    assert!(asked.stderr.contains("belongs to another user"), "{}", asked.stderr);
+    assert!(!path.join("control").exists());
+}
+
+/// What members of a group could put in the place of a run's files.
+const OPENED: [&str; 5] = ["lock", "engine.log", "journal.jsonl", "plan.json", "jobs/s/n=1/config.json"];
+
+#[test]
+fn links_in_the_place_of_a_runs_files_are_not_followed() {
+    let gpulane = gpulane();
+    let precious = gpulane.workspace.file("precious", "mine\n");
+    for name in OPENED {
+        let _ = fs::remove_dir_all(gpulane.dir());
+        let plan = "[[stage]]\nname = \"s\"\ncommand = [\"false\"]\n[stage.matrix]\nn = [1]\n";
+        assert_eq!(gpulane.run(plan, "none").code, 3);
+        let file = gpulane.dir().join(name);
+        fs::remove_file(&file).unwrap();
+        symlink(&precious, &file).unwrap();
+        let resumed = gpulane.call(&["resume", "r", "--failed"]);
+        assert_ne!(resumed.code, 0, "{name}: {}", resumed.stderr);
+        assert!((resumed.stdout + &resumed.stderr).contains("a link"), "{name}: {}", resumed.stderr);
+        assert_eq!(fs::read_to_string(&precious).unwrap(), "mine\n", "{name}");
+    }
+}
+
+#[test]
+fn what_is_linked_as_the_place_for_requests_is_not_emptied() {
+    let gpulane = gpulane();
+    assert_eq!(gpulane.call(&["run", "--gpus", "none", "--run-dir", "r", "--", "false"]).code, 3);
+    let precious = gpulane.workspace.file("home/.profile", "mine");
+    let also = gpulane.workspace.file("home/settings.json", "mine");
+    fs::remove_dir_all(gpulane.dir().join("control")).unwrap();
+    symlink("../home", gpulane.dir().join("control")).unwrap();
+    assert_eq!(gpulane.call(&["resume", "r", "--failed"]).code, 3);
+    assert!(precious.exists() && also.exists());
+    assert_eq!(
+        fs::read_dir(gpulane.workspace.path().join("home")).unwrap().count(),
+        2,
+        "nothing is put there"
+    );
+}
+
+#[test]
+fn pipes_in_the_place_of_a_runs_files_keep_nobody_waiting() {
+    let gpulane = gpulane();
+    for name in ["lock", "engine.log", "journal.jsonl", "stdout.log", "stderr.log"] {
+        let _ = fs::remove_dir_all(gpulane.dir());
+        assert_eq!(gpulane.call(&["run", "--gpus", "none", "--run-dir", "r", "--", "false"]).code, 3);
+        let mut file = gpulane.dir().join(name);
+        if name.starts_with("std") {
+            let stage = fs::read_dir(gpulane.dir().join("jobs")).unwrap().next().unwrap().unwrap().path();
+            let job = fs::read_dir(stage).unwrap().next().unwrap().unwrap().path();
+            file = job.join("attempt-1").join(name);
+        }
+        fs::remove_file(&file).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, &file, rustix::fs::FileType::Fifo, 0o600.into(), 0).unwrap();
+        for words in [&["status", "r"][..], &["logs", "r"], &["doctor", "r"], &["watch", "r"]] {
+            gpulane.spawn(words).wait();
+        }
+        if !name.starts_with("std") {
+            let resumed = gpulane.spawn(&["resume", "r", "--failed"]).wait();
+            assert_ne!(resumed.code, 0, "{name}");
+            assert!(resumed.stderr.contains("a pipe"), "{name}: {}", resumed.stderr);
+        }
+    }
 }

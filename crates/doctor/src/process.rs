@@ -7,7 +7,7 @@ mod verdict;
 
 use std::time::{Duration, Instant};
 
-use gpulane_gpu::user_name;
+use gpulane_files::user_name;
 use gpulane_model::Millis;
 use gpulane_witness::{Change, Evidence, GpuUse, Known, Python, compare, in_full};
 use rustix::process::geteuid;

@@ -54,7 +54,7 @@ fn without_commands(dir: &RunDir, found: &mut [Finding]) {
     for finding in found.iter_mut() {
         finding.next.clear();
     }
-    let owner = std::fs::metadata(dir.root()).map(|found| gpulane_gpu::user_name(found.uid()));
+    let owner = std::fs::metadata(dir.root()).map(|found| gpulane_files::user_name(found.uid()));
     if let (Some(first), Ok(owner)) = (found.first_mut(), owner) {
         *first = std::mem::replace(first, Finding::fine(TOPIC, ""))
             .because(format!("it is {owner}'s run, and theirs to go on with"));

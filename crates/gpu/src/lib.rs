@@ -9,7 +9,6 @@ mod leases;
 mod probe;
 mod reading;
 mod spec;
-mod users;
 mod xid;
 
 pub use checkup::DriverVersions;
@@ -22,5 +21,4 @@ pub use leases::{
 pub use probe::{NoProbe, Probe, ProbeError};
 pub use reading::{Glance, GpuReading, MemoryReading, ProcessReading};
 pub use spec::{GpuSpec, SpecError};
-pub use users::user_name;
 pub use xid::{Xid, XidWatch, xid_meaning};

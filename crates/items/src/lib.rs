@@ -84,6 +84,5 @@ pub enum Place {
 
 /// A file of the frozen list, made anew: paths may tell more than others should know.
 pub(crate) fn create(path: &std::path::Path) -> std::io::Result<std::fs::File> {
-    use std::os::unix::fs::OpenOptionsExt;
-    std::fs::OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(path)
+    gpulane_files::create(path)
 }

@@ -122,7 +122,7 @@ pub enum Opened {
 
 /// Opens the frozen list of a directory.
 pub fn open(dir: &Path) -> io::Result<Opened> {
-    let text = match fs::read(dir.join(META)) {
+    let text = match gpulane_files::read(&dir.join(META)) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Opened::None),
         other => other?,
     };
@@ -163,7 +163,7 @@ pub fn open(dir: &Path) -> io::Result<Opened> {
 impl ItemList {
     pub(crate) fn new(dir: &Path, meta: Meta, entries: Vec<Entry>) -> io::Result<Self> {
         let path = dir.join(LIST);
-        let file = File::open(&path)?;
+        let file = gpulane_files::open(&path)?;
         let unescaped = |text: &str| {
             let bytes =
                 escape::unescape(text).ok_or_else(|| wrong(&path, "a path in items.json is damaged"))?;
@@ -319,7 +319,7 @@ pub(crate) fn write_index(path: &Path, entries: &[Entry]) -> io::Result<()> {
 
 /// The index, if it looks like one.
 fn read_index(path: &Path) -> Option<Vec<Entry>> {
-    let bytes = fs::read(path).ok()?;
+    let bytes = gpulane_files::read(path).ok()?;
     let entries = bytes.strip_prefix(INDEX_HEADER)?;
     let entry = |bytes: &[u8]| {
         let (offset, crc) = bytes.split_at_checked(8)?;
@@ -337,7 +337,7 @@ fn read_index(path: &Path) -> Option<Vec<Entry>> {
 
 /// Makes the index anew from the list.
 fn scan(path: &Path) -> io::Result<Vec<Entry>> {
-    let mut file = File::open(path)?;
+    let mut file = gpulane_files::open(path)?;
     let mut header = [0; HEADER.len()];
     file.read_exact(&mut header)?;
     let mut entries = Vec::new();

@@ -1,8 +1,8 @@
 //! The few file operations whose order decides what survives a crash.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufWriter, Read, Write};
-use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
+use std::fs::File;
+use std::io::{self, BufWriter, Write};
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
 /// The writer's view of the journal file. A trait so that tests can be a disk that fails.
@@ -35,18 +35,6 @@ impl Disk for File {
     }
 }
 
-/// A regular file's content. Anything else in its place, such as a pipe that nobody writes to, is not waited for.
-pub(crate) fn read_plain(path: &Path) -> io::Result<Vec<u8>> {
-    let nonblocking = i32::try_from(rustix::fs::OFlags::NONBLOCK.bits()).unwrap_or(0);
-    let mut file = OpenOptions::new().read(true).custom_flags(nonblocking).open(path)?;
-    if !file.metadata()?.is_file() {
-        return Err(io::Error::new(io::ErrorKind::InvalidData, "it is not a regular file"));
-    }
-    let mut text = Vec::new();
-    file.read_to_end(&mut text)?;
-    Ok(text)
-}
-
 /// Makes the names in a directory durable.
 pub(crate) fn sync_dir(dir: &Path) -> io::Result<()> {
     File::open(dir)?.sync_all()
@@ -58,7 +46,7 @@ pub(crate) fn write_whole<T>(
     fill: impl FnOnce(&mut BufWriter<File>) -> io::Result<T>,
 ) -> io::Result<T> {
     // A plan may hold tokens in its environment: for its owner only, whatever the directory allows.
-    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(0o600).open(temporary)?;
+    let file = gpulane_files::create(temporary)?;
     let mut writer = BufWriter::with_capacity(1 << 16, file);
     let value = fill(&mut writer)?;
     writer.flush()?;

@@ -3,9 +3,8 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
+use gpulane_files::user_name;
 use gpulane_model::shell_word;
-
-use crate::trust::user_name;
 
 /// How a person says that others may write there.
 const TRUST: &str = "if you trust everybody who may write there, name it with --trust-dir DIR or GPULANE_TRUST_DIR (see SECURITY.md)";
@@ -76,13 +75,24 @@ pub enum RunDirError {
         /// The run directory.
         target: PathBuf,
     },
-    /// A group may write to what must be this user's alone.
-    #[error("the group `{group}` may write to {}, and so change what is executed from {}", path.display(), target.display())]
+    /// A directory on the way belongs to a user outside this user namespace, and others may write to it.
+    #[error(
+        "{} belongs to a user whom this user namespace cannot name, who could put another directory in the place of {}",
+        path.display(), target.display()
+    )]
+    UnknownOwner {
+        /// The directory on the way, or the run directory.
+        path: PathBuf,
+        /// The run directory.
+        target: PathBuf,
+    },
+    /// Others may write to what must be this user's alone.
+    #[error("{who} may write to {}, and so change what is executed from {}", path.display(), target.display())]
     OpenToGroup {
         /// What is open.
         path: PathBuf,
-        /// The group's name.
-        group: String,
+        /// Which group or user.
+        who: String,
         /// What must be closed.
         target: PathBuf,
     },
@@ -227,7 +237,10 @@ impl RunDirError {
                 "close it with `chmod g-w {}`, or let XDG_CACHE_HOME name a directory that is yours alone",
                 shell(path)
             )),
-            Self::BelowAnothers { .. } | Self::OpenToAll { .. } | Self::AnothersLink { .. } => {
+            Self::BelowAnothers { .. }
+            | Self::OpenToAll { .. }
+            | Self::UnknownOwner { .. }
+            | Self::AnothersLink { .. } => {
                 Some(format!("choose a directory below one of your own, such as ~/runs; or, {TRUST}"))
             }
             Self::NotARun { .. } => None,

@@ -87,7 +87,7 @@ impl Follower {
 }
 
 fn open_existing(path: &Path) -> Result<Option<File>, JournalError> {
-    match File::open(path) {
+    match gpulane_files::open(path) {
         Ok(file) => Ok(Some(file)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
         Err(error) => Err(JournalError::io("open", path)(error)),

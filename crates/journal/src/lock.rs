@@ -4,10 +4,10 @@
 //! Two things are locked: the file `lock`, and the run directory itself. Whoever removes the file by hand would otherwise let a
 //! second engine make and lock another. Where a directory cannot be locked (NFS), the file alone must do.
 
-use std::fs::{File, Metadata, OpenOptions};
+use std::fs::{File, Metadata};
 use std::io::{self, Read, Seek, Write};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
-use std::os::unix::fs::{MetadataExt, OpenOptionsExt};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::time::Duration;
 
@@ -60,7 +60,7 @@ pub(crate) fn take(run: &Path, path: &Path) -> Result<RunLock, RunDirError> {
         Ok(directory) => match lock(&directory, run) {
             Ok(true) => Some(directory),
             Ok(false) => {
-                let pid = File::open(path).ok().and_then(|mut file| read_pid(&mut file));
+                let pid = gpulane_files::open(path).ok().and_then(|mut file| read_pid(&mut file));
                 return Err(RunDirError::Locked { path: run.to_owned(), pid });
             }
             // Not everywhere can a directory be locked.
@@ -68,14 +68,7 @@ pub(crate) fn take(run: &Path, path: &Path) -> Result<RunLock, RunDirError> {
         },
         Err(error) => return Err(RunDirError::io("open", run)(error)),
     };
-    let mut file = OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(path)
-        .map_err(RunDirError::io("open", path))?;
+    let mut file = gpulane_files::open_or_create(path).map_err(RunDirError::io("open", path))?;
     if !lock(&file, path)? {
         return Err(RunDirError::Locked { path: run.to_owned(), pid: read_pid(&mut file) });
     }
@@ -111,15 +104,15 @@ fn try_lock(file: &File, how: FlockOperation, path: &Path) -> Result<bool, RunDi
 
 /// Whether somebody holds the lock. What cannot be looked at counts as free: taking it will tell.
 pub(crate) fn is_held(run: &Path, path: &Path) -> bool {
-    [path, run].into_iter().any(|path| {
-        File::open(path)
-            .is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK))
-    })
+    [gpulane_files::open(path), File::open(run)]
+        .into_iter()
+        .flatten()
+        .any(|file| flock(&file, FlockOperation::NonBlockingLockShared) == Err(Errno::WOULDBLOCK))
 }
 
 /// Whether it is proved that nobody holds the lock: it was had for an instant.
 pub(crate) fn is_surely_free(run: &Path, path: &Path) -> bool {
-    File::open(path).is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_ok())
+    gpulane_files::open(path).is_ok_and(|file| flock(&file, FlockOperation::NonBlockingLockShared).is_ok())
         && !is_held(run, path)
 }
 

@@ -1,9 +1,9 @@
 //! Opens a journal for writing: folds it, cuts what a crash tore, and leaves a file that ends in a whole record
 //! and is durable.
 
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use gpulane_model::{Plan, RunState};
@@ -87,14 +87,7 @@ pub(crate) fn open(dir: &RunDir, plan: &Plan, mode: Mode) -> Result<Opened, Jour
 }
 
 fn open_file(path: &Path) -> Result<File, JournalError> {
-    OpenOptions::new()
-        .read(true)
-        .write(true)
-        .create(true)
-        .truncate(false)
-        .mode(0o600)
-        .open(path)
-        .map_err(JournalError::io("open", path))
+    gpulane_files::open_or_create(path).map_err(JournalError::io("open", path))
 }
 
 fn duplicate(file: &File, path: &Path) -> Result<File, JournalError> {

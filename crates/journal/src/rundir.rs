@@ -55,9 +55,9 @@ impl RunDir {
     /// Whether others could change this run; refuses where any user could, or where it belongs to another. To be asked before anything
     /// that is read here is executed.
     pub fn examine(&self, trusted: &[PathBuf]) -> Result<Exposure, RunDirError> {
-        let exposure = trust::examine(&self.root, trusted)?;
+        let mut exposure = trust::examine(&self.root, trusted)?;
         for name in [PLAN, JOURNAL] {
-            trust::examine_file(&self.root, name, &exposure)?;
+            trust::examine_file(&self.root, name, &mut exposure)?;
         }
         Ok(exposure)
     }
@@ -258,7 +258,7 @@ impl RunDir {
     /// The frozen plan, checked as far as its indices go: it may have been edited.
     pub fn plan(&self) -> Result<Plan, RunDirError> {
         let path = self.plan_file();
-        let text = disk::read_plain(&path).map_err(RunDirError::io("read", &path))?;
+        let text = gpulane_files::read(&path).map_err(RunDirError::io("read", &path))?;
         let plan: Plan = match serde_json::from_slice(&text) {
             Ok(plan) => plan,
             Err(error) => {

@@ -1,7 +1,7 @@
 //! Makes a sound journal from a damaged one: every record that can be verified, numbered anew. The damaged file
 //! is kept aside, and at no instant is there no journal.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io::{self, ErrorKind, Read, Write};
 use std::path::{Path, PathBuf};
 
@@ -15,7 +15,7 @@ use crate::{JOURNAL_FORMAT, JournalError, RunDir, disk};
 pub(crate) fn salvage(dir: &RunDir, plan: &Plan) -> Result<Salvage, JournalError> {
     let path = dir.journal_file();
     let temporary = dir.root().join("journal.jsonl.tmp");
-    let damaged = File::open(&path).map_err(JournalError::io("open", &path))?;
+    let damaged = gpulane_files::open(&path).map_err(JournalError::io("open", &path))?;
     let (kept, lost) = disk::write_whole(&temporary, |out| rescue(plan, damaged, out))
         .map_err(JournalError::io("write", &temporary))?;
     let aside = set_aside(dir, &path).map_err(JournalError::io("set aside", &path))?;
@@ -37,8 +37,9 @@ fn set_aside(dir: &RunDir, path: &Path) -> io::Result<PathBuf> {
             Err(error) if error.kind() == ErrorKind::AlreadyExists => number += 1,
             // Not every file system has hard links.
             Err(_) => {
-                fs::copy(path, &aside)?;
-                File::open(&aside)?.sync_all()?;
+                let mut copy = gpulane_files::create(&aside)?;
+                io::copy(&mut gpulane_files::open(path)?, &mut copy)?;
+                copy.sync_all()?;
                 disk::sync_dir(dir.root())?;
                 return Ok(aside);
             }

@@ -2,20 +2,19 @@
 //! root on. Whoever may write to one of them can put another directory in the place of the next, and with it other programs.
 //! Looks only; what follows from it is said by [`RunDirError`](crate::RunDirError).
 
+mod lists;
 mod ours;
 mod walk;
 
 use std::os::fd::{BorrowedFd, OwnedFd};
 use std::path::{Path, PathBuf};
 
-use rustix::fs::{AtFlags, CWD, Mode, OFlags, mkdirat, openat, statat};
+use rustix::fs::{AtFlags, CWD, FileType, Mode, OFlags, fstat, mkdirat, openat, statat};
 use rustix::io::Errno;
 
 use crate::RunDirError;
 use ours::Ours;
 use walk::{Place, Walked};
-
-pub(crate) use ours::{group_name, user_name};
 
 /// Others may read what leads to a run, nobody else may write to it, whatever the umask allows.
 const PARENT: Mode = Mode::RWXU.union(Mode::RGRP).union(Mode::XGRP).union(Mode::ROTH).union(Mode::XOTH);
@@ -23,8 +22,8 @@ const PARENT: Mode = Mode::RWXU.union(Mode::RGRP).union(Mode::XGRP).union(Mode::
 /// Whom a run directory is shared with.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Exposure {
-    /// The first place that a group of several users may write to, and the group's name.
-    pub group: Option<(PathBuf, String)>,
+    /// The first place that a group of several users may write to, or a user whom its access list names, and who that is.
+    pub shared_with: Option<(PathBuf, String)>,
     /// Others may write there, which a person or the container they are in vouches for.
     pub vouched: bool,
 }
@@ -32,15 +31,15 @@ pub struct Exposure {
 impl Exposure {
     /// Whether nobody but this user (and root) can change what is there.
     pub fn is_private(&self) -> bool {
-        self.group.is_none() && !self.vouched
+        self.shared_with.is_none() && !self.vouched
     }
 
     /// What a person should know of it.
     pub fn note(&self) -> Option<String> {
-        let (path, group) = self.group.as_ref()?;
+        let (path, who) = self.shared_with.as_ref()?;
         Some(format!(
-            "{} may be written to by the group `{group}`: its members could change this run while it goes on. gpulane's own Python \
-             code is taken from your cache instead; `chmod g-w` closes the directory",
+            "{} may be written to by {who}, who could change this run while it goes on. gpulane's own Python \
+             code is taken from your cache instead; `chmod g-w` closes it",
             path.display()
         ))
     }
@@ -53,6 +52,8 @@ pub(crate) enum Risk {
     Owner { path: PathBuf, owner: u32 },
     /// Everybody may write there, or to everything in it.
     Everybody { path: PathBuf, ours: bool },
+    /// Belongs to somebody outside this user namespace, who could be anybody, and others may write there.
+    Unknown { path: PathBuf },
     /// A link that another user made.
     Link { path: PathBuf, owner: u32 },
 }
@@ -64,6 +65,7 @@ impl Risk {
             Self::Owner { path, owner } if path == target => RunDirError::NotOurs { path, owner },
             Self::Owner { path, owner } => RunDirError::BelowAnothers { path, owner, target },
             Self::Everybody { path, ours } => RunDirError::OpenToAll { path, ours, target },
+            Self::Unknown { path } => RunDirError::UnknownOwner { path, target },
             Self::Link { path, owner } => RunDirError::AnothersLink { path, owner, target },
         }
     }
@@ -109,9 +111,9 @@ pub(crate) fn make(path: &Path, trusted: &[PathBuf], new: bool) -> Result<PathBu
 /// Makes a directory that nobody but this user can change, for what is executed from there.
 pub fn private_directory(path: &Path) -> Result<PathBuf, RunDirError> {
     let real = make(path, &[], false)?;
-    match examine(&real, &[])?.group {
+    match examine(&real, &[])?.shared_with {
         None => Ok(real),
-        Some((path, group)) => Err(RunDirError::OpenToGroup { path, group, target: real }),
+        Some((path, who)) => Err(RunDirError::OpenToGroup { path, who, target: real }),
     }
 }
 
@@ -121,27 +123,35 @@ pub(crate) fn examine(path: &Path, trusted: &[PathBuf]) -> Result<Exposure, RunD
     judge(&walked, path, trusted)
 }
 
-/// Refuses a file of a run that another user has put there or may write to.
-pub(crate) fn examine_file(dir: &Path, name: &str, exposure: &Exposure) -> Result<(), RunDirError> {
+/// Refuses a file of a run that another user has put there or that everybody may write to; says if a group may.
+pub(crate) fn examine_file(dir: &Path, name: &str, exposure: &mut Exposure) -> Result<(), RunDirError> {
     let path = dir.join(name);
-    let found = match statat(CWD, &path, AtFlags::SYMLINK_NOFOLLOW) {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let found = openat(CWD, &path, flags, Mode::empty()).and_then(|file| Ok((fstat(&file)?, file)));
+    let (found, file) = match found {
         Ok(found) => found,
         Err(Errno::NOENT) => return Ok(()),
         Err(error) => return Err(RunDirError::io("look at", &path)(error.into())),
     };
-    if exposure.vouched || Ours::now().has(found.st_uid) && found.st_mode & 0o002 == 0 {
+    if exposure.vouched {
         return Ok(());
     }
-    let root = statat(CWD, dir, AtFlags::empty()).map(|root| root.st_uid);
-    // Where the directory is ours although its owner is not (a server that maps users), so is a file of the same owner.
-    if root == Ok(found.st_uid) && found.st_mode & 0o002 == 0 {
-        return Ok(());
-    }
-    if found.st_mode & 0o002 != 0 {
-        let ours = Ours::now().has(found.st_uid);
+    let ours = Ours::now();
+    let is_link = FileType::from_raw_mode(found.st_mode) == FileType::Symlink;
+    if found.st_mode & 0o002 != 0 && !is_link {
+        let ours = ours.is_me(found.st_uid);
         return Err(RunDirError::OpenToAll { path, ours, target: dir.to_owned() });
     }
-    Err(RunDirError::NotOurs { path, owner: found.st_uid })
+    // Where the directory is ours although its owner is not (a server that maps users), so is a file of the same owner.
+    let root = statat(CWD, dir, AtFlags::empty()).map(|root| (root.st_uid, root.st_dev));
+    if !ours.has(found.st_uid, found.st_dev) && root != Ok((found.st_uid, found.st_dev)) {
+        return Err(RunDirError::NotOurs { path, owner: found.st_uid });
+    }
+    if exposure.shared_with.is_none() && !is_link {
+        let who = lists::others_who_write(&file, found.st_mode, found.st_gid, &ours);
+        exposure.shared_with = who.map(|who| (path, who));
+    }
+    Ok(())
 }
 
 /// Whether a directory belongs to this user, for those who only look: nothing is made there to find out.
@@ -153,17 +163,17 @@ fn judge(walked: &Walked, target: &Path, trusted: &[PathBuf]) -> Result<Exposure
     let mut ours = Ours::now();
     let mut found = look(walked, &ours);
     if matches!(found, Err(Risk::Owner { .. } | Risk::Link { .. }))
-        && let Some(owner) = ours::owner_of_what_we_make(walked.last())
-        && !ours.has(owner)
+        && let Some((owner, device)) = ours::owner_of_what_we_make(walked.last())
+        && !ours.has(owner, device)
     {
-        // A server or a user namespace gives what we make to another id: then that id is us.
-        ours.add(owner);
+        // A server gives what we make to another id: then that id is us there, and nowhere else.
+        ours.add(owner, device);
         found = look(walked, &ours);
     }
     match found {
         Ok(exposure) => Ok(exposure),
         Err(_) if is_vouched_for(walked, trusted) || ours.trusts_mounts() && is_mounted_in(walked) => {
-            Ok(Exposure { group: None, vouched: true })
+            Ok(Exposure { shared_with: None, vouched: true })
         }
         Err(risk) => Err(risk.refuse(target)),
     }
@@ -171,27 +181,33 @@ fn judge(walked: &Walked, target: &Path, trusted: &[PathBuf]) -> Result<Exposure
 
 /// What is found on the way, the worst first.
 fn look(walked: &Walked, ours: &Ours) -> Result<Exposure, Risk> {
-    let mut group = None;
+    let mut shared_with = None;
     for link in &walked.links {
-        if !ours.has(link.owner) && link.in_shared {
+        if !ours.has(link.owner, link.device) && link.in_shared {
             return Err(Risk::Link { path: link.path.clone(), owner: link.owner });
         }
     }
     for (index, place) in walked.places.iter().enumerate() {
         let is_target = walked.missing.is_empty() && index + 1 == walked.places.len();
-        if !ours.has(place.owner) {
+        if ours.is_unmapped(place.owner) {
+            // Nobody can have made a directory for us where only its owner writes, except that owner, who then is root.
+            if is_target || place.mode & 0o022 != 0 && !place.is_systems_own() {
+                return Err(Risk::Unknown { path: place.path.clone() });
+            }
+        } else if !ours.has(place.owner, place.device()) {
             return Err(Risk::Owner { path: place.path.clone(), owner: place.owner });
         }
         // The sticky bit keeps what is in a directory from being replaced, not from being joined by more.
-        if place.mode & 0o002 != 0 && (is_target || !place.is_sticky()) {
+        let is_open = is_target || !place.is_sticky();
+        if place.mode & 0o002 != 0 && is_open {
             return Err(Risk::Everybody { path: place.path.clone(), ours: ours.is_me(place.owner) });
         }
-        let by_group = place.mode & 0o020 != 0 && (is_target || !place.is_sticky());
-        if by_group && group.is_none() && !ours.is_alone_in(place.group) {
-            group = Some((place.path.clone(), group_name(place.group)));
+        if is_open && shared_with.is_none() {
+            let who = lists::others_who_write(place, place.mode, place.group, ours);
+            shared_with = who.map(|who| (place.path.clone(), who));
         }
     }
-    Ok(Exposure { group, vouched: false })
+    Ok(Exposure { shared_with, vouched: false })
 }
 
 /// Whether it is one of the directories a person vouches for, or below one.

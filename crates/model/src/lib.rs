@@ -16,6 +16,7 @@ mod plan;
 mod run_end;
 mod settings;
 mod shell;
+mod stable_hash;
 mod state;
 mod units;
 mod workers;
@@ -42,6 +43,7 @@ pub use names::{
 pub use plan::{Job, PLAN_FORMAT, Plan, RunSettings, Stage};
 pub use settings::{Cpus, Foreign, Hang, HangAction, Memory, Standbys, StartGate};
 pub use shell::shell_word;
+pub use stable_hash::stable_hash;
 pub use state::{Counts, JobState, JobStatus, Measured, RunState, Suspicion};
 pub use units::{Bytes, Millis, UnitError};
 pub use workers::{worker_name, workers_for};

@@ -1,6 +1,5 @@
 //! `failed.jsonl`, and reading commits again with the failures that belong to them.
 
-use std::fs::File;
 use std::io::{self, BufRead as _, Read as _};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
@@ -77,7 +76,7 @@ fn read_failures(dir: &Path, range: std::ops::Range<u64>) -> Result<Vec<Failure>
     }
     let path = dir.join(NAME);
     let mut bytes = vec![0; usize::try_from(range.end - range.start).unwrap_or(0)];
-    let read = File::open(&path).and_then(|file| file.read_exact_at(&mut bytes, range.start));
+    let read = gpulane_files::open(&path).and_then(|file| file.read_exact_at(&mut bytes, range.start));
     read.map_err(PartsError::io("read", &path))?;
     let lines = bytes.split(|byte| *byte == b'\n').filter(|line| !line.is_empty());
     lines
@@ -91,7 +90,7 @@ pub fn first_failures(dir: &Path, most: usize) -> Result<Vec<Failure>, PartsErro
     /// Items and reasons may be long; nobody looks at more than this.
     const MOST_BYTES: u64 = 64 << 20;
     let path = dir.join(NAME);
-    let file = File::open(&path).map_err(PartsError::io("read", &path))?;
+    let file = gpulane_files::open(&path).map_err(PartsError::io("read", &path))?;
     let lines = io::BufReader::new(file.take(MOST_BYTES)).split(b'\n').take(most);
     let mut found = Vec::new();
     for line in lines {

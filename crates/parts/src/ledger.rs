@@ -2,9 +2,9 @@
 //! decides nothing about part files.
 
 use std::collections::BTreeMap;
-use std::fs::{self, File, OpenOptions};
+use std::fs::File;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
 use gpulane_model::Format;
@@ -118,7 +118,7 @@ fn unseal(line: &[u8]) -> Result<Line, String> {
 /// Reads the ledger of a directory; one that is not there is empty.
 pub(crate) fn read(dir: &Path) -> Result<Text, PartsError> {
     let path = dir.join(NAME);
-    let bytes = match fs::read(&path) {
+    let bytes = match gpulane_files::read(&path) {
         Err(error) if error.kind() == io::ErrorKind::NotFound => Vec::new(),
         other => other.map_err(PartsError::io("read", &path))?,
     };
@@ -241,7 +241,7 @@ pub(crate) const MODE: u32 = 0o644;
 impl Growing {
     /// Opens or creates it, and cuts it to this length.
     pub(crate) fn open(path: PathBuf, length: u64) -> Result<Self, PartsError> {
-        let file = OpenOptions::new().write(true).create(true).truncate(false).mode(MODE).open(&path);
+        let file = gpulane_files::create_with(&path, MODE, false);
         let file = file.map_err(PartsError::io("open", &path))?;
         let growing = Self { path, file, length };
         growing.cut()?;

@@ -4,7 +4,7 @@
 //! Each is written anew under a hidden name and made durable; then one line in the ledger says that this is the part (the commit point);
 //! then it takes the place of the other by a rename. At every instant there is one file under the part's name, with the same items.
 
-use std::fs::{self, File};
+use std::fs;
 
 use crate::error::PartsError;
 use crate::ledger::Line;
@@ -55,7 +55,7 @@ impl Writer {
         let Held { commit, name, .. } = self.held[at].clone();
         let (path, all) = (self.dir.join(&name), columns.len() as u64);
         let hidden = repair::hidden_renewal(&self.dir, &name, all);
-        let part = File::open(&path).map_err(PartsError::io("open", &path))?;
+        let part = gpulane_files::open(&path).map_err(PartsError::io("open", &path))?;
         let bytes = write_file(&hidden, |out| parquet::widen(out, part, columns))?;
         self.pass(Step::RenewalWritten)?;
         // Its name must be durable before the ledger speaks of it.

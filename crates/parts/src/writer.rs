@@ -1,9 +1,8 @@
 //! Takes results and failures, and commits them in steps of which each may be the last. See the crate's docs
 //! for why every instant is safe.
 
-use std::fs::{self, File, OpenOptions};
+use std::fs::{self, File};
 use std::io::{BufWriter, Write};
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::{Path, PathBuf};
 
 use gpulane_model::Format;
@@ -332,7 +331,7 @@ pub(crate) fn write_file(
     path: &Path,
     write: impl FnOnce(&mut BufWriter<File>) -> std::io::Result<()>,
 ) -> Result<u64, PartsError> {
-    let file = OpenOptions::new().write(true).create(true).truncate(true).mode(MODE).open(path);
+    let file = gpulane_files::create_with(path, MODE, true);
     let file = file.map_err(PartsError::io("create", path))?;
     let mut out = BufWriter::with_capacity(1 << 20, file);
     let written = write(&mut out);

@@ -44,16 +44,13 @@ pub(crate) fn for_job(name: &str) -> Box<str> {
     if guarded {
         safe.replace_range(..1, "_");
     }
-    _ = write!(safe, "-{:0width$x}", stable_hash(name) & ((1 << (4 * HASH_DIGITS)) - 1), width = HASH_DIGITS);
+    _ = write!(safe, "-{:0width$x}", mixed_hash(name) & ((1 << (4 * HASH_DIGITS)) - 1), width = HASH_DIGITS);
     safe.into_boxed_str()
 }
 
-/// FNV-1a with a final mix: the same in every version and on every machine, since run directories outlive both.
-fn stable_hash(text: &str) -> u64 {
-    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
-    for byte in text.bytes() {
-        hash = (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3);
-    }
+/// The stable hash of a text with a final mix, since only some of its digits are used.
+fn mixed_hash(text: &str) -> u64 {
+    let mut hash = gpulane_model::stable_hash(text.bytes());
     hash ^= hash >> 33;
     hash = hash.wrapping_mul(0xff51_afd7_ed55_8ccd);
     hash ^ (hash >> 33)

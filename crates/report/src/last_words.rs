@@ -1,6 +1,5 @@
 //! The end of what a job printed: which log tells most of a failure, and which of its lines.
 
-use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 
@@ -50,7 +49,7 @@ pub(crate) fn last_lines(log: &Path) -> Vec<String> {
 
 /// The lines in the last bytes of a log that are whole and not blank.
 fn lines_at_end(log: &Path, most: u64) -> Vec<String> {
-    let Ok(file) = File::open(log) else { return Vec::new() };
+    let Ok(file) = gpulane_files::open(log) else { return Vec::new() };
     let length = file.metadata().map_or(0, |data| data.len());
     let from = length.saturating_sub(most);
     let mut bytes = vec![0; usize::try_from(length - from).unwrap_or(0)];

@@ -50,7 +50,7 @@ fn progress(dir: &RunDir, plan: &Plan, stage: &Stage, map: &MapState, now: Milli
 }
 
 fn read(dir: &RunDir, stage: &Stage, now: Millis) -> Option<MapLive> {
-    let text = std::fs::read(dir.map_dir(stage).join("live.json")).ok()?;
+    let text = gpulane_files::read(&dir.map_dir(stage).join("live.json")).ok()?;
     let live: MapLive = serde_json::from_slice(&text).ok()?;
     (now.since(Millis(live.time)) < FRESH).then_some(live)
 }

@@ -57,7 +57,12 @@ pub(crate) fn advice(of: &Snapshot<'_>, suspects: &[(JobId, &Suspicion)]) -> Vec
             "nothing proves that they cannot go on, so they are left alone; to limit such waits: {LIMIT}"
         ),
     };
-    vec![end, look, format!("gpulane cancel {run} {name}    # end it")]
+    let mut lines = vec![end];
+    // Another user's process cannot be looked into, nor their run be ended: only root could, and knows how.
+    if of.dir.is_ours() {
+        lines.extend([look, format!("gpulane cancel {run} {name}    # end it")]);
+    }
+    lines
 }
 
 /// How long jobs waited in all that were told and left alone, at the end of a run.

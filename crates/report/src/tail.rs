@@ -1,7 +1,7 @@
 //! Follows one log file as it grows. Holds no file open between looks, so a thousand lanes cost no descriptors; a
 //! log that did not grow costs one `stat`.
 
-use std::fs::{self, File};
+use std::fs;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
@@ -102,7 +102,7 @@ impl Tail {
     }
 
     fn read(&mut self, budget: usize, chunk: &mut Vec<u8>, each: Each<'_>) -> io::Result<usize> {
-        let file = File::open(&self.path)?;
+        let file = gpulane_files::open(&self.path)?;
         chunk.resize(CHUNK, 0);
         let mut total = 0;
         while total < budget {
@@ -152,7 +152,7 @@ mod tests {
         let path = dir.path().join("stdout.log");
         let mut tail = Tail::new(path.clone(), LIMITS);
         assert!(look(&mut tail, 1).is_empty(), "a file that is not there yet is no trouble");
-        let mut file = File::create(&path).unwrap();
+        let mut file = fs::File::create(&path).unwrap();
         write!(file, "one\ntw").unwrap();
         assert_eq!(look(&mut tail, usize::MAX), ["one"]);
         write!(file, "o\nthree").unwrap();

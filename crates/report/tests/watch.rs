@@ -222,6 +222,15 @@ Quiet
   gpulane cancel RUN train/a    # end it
 ";
     assert!(text.contains(quiet), "{text}");
+    if rustix::process::geteuid().is_root() {
+        // Another user's run: nothing is suggested that only its owner may do.
+        std::os::unix::fs::chown(dir.root(), Some(65_102), None).unwrap();
+        let theirs = Snapshot { dir, plan, state: &state, live: true, core: None, now };
+        let text = status(&theirs, Look::PLAIN, false);
+        std::os::unix::fs::chown(dir.root(), Some(0), None).unwrap();
+        assert!(text.contains("waits for a file lock") && !text.contains("gpulane doctor"), "{text}");
+        assert!(!text.contains("gpulane cancel"), "{text}");
+    }
 
     let revived = Event::JobRevived { job: "train/a".into(), attempt: Attempt(1), quiet: 7200.0 };
     scene.event(20, revived);

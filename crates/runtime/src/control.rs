@@ -2,19 +2,29 @@
 //! that is rung like a bell. A file is written aside and renamed, so the engine never sees half a request. It is removed when it is
 //! taken, and answered by another file; if no engine lives, what is left is cleared before the next begins.
 
-use std::fs::{DirBuilder, File};
-use std::io::{self, Write};
-use std::os::fd::OwnedFd;
-use std::os::unix::fs::DirBuilderExt;
-use std::path::{Path, PathBuf};
+use std::fs::File;
+use std::io::{self, Read, Write};
+use std::os::fd::{AsFd, OwnedFd};
 
+use gpulane_files::{open_at, open_directory};
 use gpulane_journal::RunDir;
-use rustix::fs::{CWD, FileType, Mode, OFlags, fchmod, mknodat, open, openat, renameat};
+use rustix::fs::{
+    AtFlags, Dir, FileType, Mode, OFlags, Stat, fchmod, fchown, fstat, mkdirat, mknodat, openat, renameat,
+    statat, unlinkat,
+};
+use rustix::io::Errno;
+use rustix::process::{Gid, Uid, geteuid};
 use serde::{Deserialize, Serialize};
 
 /// How the name of a request ends, and that of its answer.
 const REQUEST: &str = ".json";
 const ANSWER: &str = ".answer";
+/// The directory's name; [`RunDir::control_dir`] is its path.
+const CONTROL: &str = "control";
+/// More than a request for every job of a large plan has.
+const LONGEST: u64 = 64 << 20;
+/// The FIFO's name.
+const BELL: &str = "bell";
 
 /// What can be asked of a live run.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -36,85 +46,125 @@ pub struct Answer {
 /// A request that was left, from the side of whoever asks.
 #[derive(Debug)]
 pub struct Left {
-    file: PathBuf,
-    answer: PathBuf,
+    /// The `control` directory. All is done relative to it: whose run it is may put another in its place meanwhile.
+    directory: OwnedFd,
+    file: String,
+    answer: String,
 }
 
 impl Left {
     /// The engine's answer, once it is there.
     pub fn answer(&self) -> Option<Answer> {
-        let text = std::fs::read(&self.answer).ok()?;
-        let _ = std::fs::remove_file(&self.answer);
+        let text = read(&self.directory, &self.answer).ok()?;
+        let _ = remove(&self.directory, &self.answer);
         Some(serde_json::from_slice(&text).unwrap_or_default())
     }
 
     /// Whether somebody has taken it.
     pub fn is_taken(&self) -> bool {
-        !self.file.exists()
+        statat(&self.directory, &self.file, AtFlags::SYMLINK_NOFOLLOW).is_err()
     }
 
     /// Takes it back.
     pub fn withdraw(&self) {
-        let _ = std::fs::remove_file(&self.file);
+        let _ = remove(&self.directory, &self.file);
     }
 }
 
 /// Leaves a request for the engine of `dir`, which may not have got as far as making the place for it.
 pub fn leave(dir: &RunDir, request: &Request) -> io::Result<Left> {
-    let directory = dir.control_dir();
-    match DirBuilder::new().mode(0o700).create(&directory) {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => return Err(error),
-        _ => {}
-    }
+    let directory = make(dir)?;
     let stem = format!("{}-{}", std::process::id(), unique());
-    let file = directory.join(format!("{stem}{REQUEST}"));
+    let (file, answer) = (format!("{stem}{REQUEST}"), format!("{stem}{ANSWER}"));
     put(&directory, &file, &serde_json::to_vec(request)?)?;
-    ring(dir);
-    Ok(Left { file, answer: directory.join(format!("{stem}{ANSWER}")) })
+    ring(&directory);
+    Ok(Left { directory, file, answer })
+}
+
+/// The `control` directory, made if it is not there.
+fn make(dir: &RunDir) -> io::Result<OwnedFd> {
+    let root = open_directory(dir.root())?;
+    match mkdirat(&root, CONTROL, Mode::RWXU) {
+        Ok(()) => {}
+        Err(Errno::EXIST) => return find(dir),
+        Err(error) => return Err(error.into()),
+    }
+    let made = find(dir)?;
+    let owner = fstat(&root)?;
+    if geteuid().is_root() && owner.st_uid != 0 {
+        // Root asks something of a user's run, whose engine must be able to use it.
+        fchown(&made, Some(Uid::from_raw(owner.st_uid)), Some(Gid::from_raw(owner.st_gid)))?;
+    }
+    Ok(made)
+}
+
+/// The `control` directory, as it is. A link in its place is not followed.
+fn find(dir: &RunDir) -> io::Result<OwnedFd> {
+    open_directory(&dir.control_dir())
+}
+
+fn read(directory: &OwnedFd, name: &str) -> io::Result<Vec<u8>> {
+    let file = open_at(directory, name, OFlags::RDONLY, Mode::empty())?;
+    let mut text = Vec::new();
+    File::from(file).take(LONGEST).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+fn remove(directory: &OwnedFd, name: &str) -> rustix::io::Result<()> {
+    unlinkat(directory, name, AtFlags::empty())
+}
+
+/// The names in the directory.
+fn names(directory: &OwnedFd) -> Vec<String> {
+    let entries = Dir::read_from(directory).into_iter().flatten().flatten();
+    entries.filter_map(|entry| entry.file_name().to_str().ok().map(str::to_owned)).collect()
 }
 
 /// Writes the whole file aside and gives it its name.
-fn put(directory: &Path, file: &Path, text: &[u8]) -> io::Result<()> {
-    // The run may be another user's who asked root for help: nothing there is followed, and its engine must be able to read the file.
-    let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let directory = open(directory, flags, Mode::empty())?;
+fn put(directory: &OwnedFd, name: &str, text: &[u8]) -> io::Result<()> {
     let draft = format!(".{}-{}", std::process::id(), unique());
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let aside = openat(&directory, &draft, flags, READABLE)?;
+    let aside = openat(directory, &draft, flags, READABLE)?;
+    // The run may be another user's who asked root for help: its engine must be able to read the file.
     fchmod(&aside, READABLE)?;
     File::from(aside).write_all(text)?;
-    Ok(renameat(&directory, &draft, &directory, file.file_name().unwrap_or_default())?)
+    Ok(renameat(directory, &draft, directory, name)?)
 }
 
 /// A request says no more than which jobs, and whoever may enter the directory may read it.
 const READABLE: Mode = Mode::RUSR.union(Mode::WUSR).union(Mode::RGRP).union(Mode::ROTH);
 
-fn bell(dir: &RunDir) -> PathBuf {
-    dir.control_dir().join("bell")
-}
-
 /// Wakes the engine. Without a bell, or with nobody to hear it, the file waits for the engine's next look.
-fn ring(dir: &RunDir) {
-    if let Ok(bell) = open(bell(dir), OFlags::WRONLY | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty()) {
+fn ring(directory: &OwnedFd) {
+    if let Some(bell) = open_bell(directory, OFlags::WRONLY) {
         let _ = rustix::io::write(bell, b"!");
     }
+}
+
+/// The bell, if it is a FIFO: a link or a file in its place is somebody's trap.
+fn open_bell(directory: &OwnedFd, how: OFlags) -> Option<OwnedFd> {
+    let flags = how | OFlags::NONBLOCK | OFlags::NOFOLLOW | OFlags::NOCTTY | OFlags::CLOEXEC;
+    let bell = openat(directory, BELL, flags, Mode::empty()).ok()?;
+    let is_fifo = |found: Stat| FileType::from_raw_mode(found.st_mode) == FileType::Fifo;
+    fstat(&bell).is_ok_and(is_fifo).then_some(bell)
 }
 
 /// The engine's end of the bell: readable when it was rung. (Watching the directory by inotify costs some 15 ms at the
 /// end of every run, because the kernel waits before it lets go of a watch.)
 pub(crate) fn hang_bell(dir: &RunDir) -> Option<OwnedFd> {
-    let _ = DirBuilder::new().mode(0o700).create(dir.control_dir());
-    let path = bell(dir);
-    let _ = std::fs::remove_file(&path);
-    mknodat(CWD, &path, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).ok()?;
+    let directory = make(dir).ok()?;
+    let _ = remove(&directory, BELL);
+    mknodat(&directory, BELL, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).ok()?;
     // Open for writing too, so that it never reads as closed.
-    open(&path, OFlags::RDWR | OFlags::NONBLOCK | OFlags::CLOEXEC, Mode::empty()).ok()
+    open_bell(&directory, OFlags::RDWR)
 }
 
 /// Removes the bell, and the directory unless a request is in it.
 pub(crate) fn remove_bell(dir: &RunDir) {
-    let _ = std::fs::remove_file(bell(dir));
-    let _ = std::fs::remove_dir(dir.control_dir());
+    if let Ok(directory) = find(dir) {
+        let _ = remove(&directory, BELL);
+        let _ = std::fs::remove_dir(dir.control_dir());
+    }
 }
 
 fn unique() -> u128 {
@@ -123,11 +173,10 @@ fn unique() -> u128 {
 
 /// Removes requests to an engine that is gone, and answers that nobody took: they were not meant for the next.
 pub fn clear(dir: &RunDir) {
-    for entry in std::fs::read_dir(dir.control_dir()).into_iter().flatten().flatten() {
-        let name = entry.file_name();
-        let name = name.to_string_lossy();
+    let Ok(directory) = find(dir) else { return };
+    for name in names(&directory) {
         if name.ends_with(REQUEST) || name.ends_with(ANSWER) || name.starts_with('.') {
-            let _ = std::fs::remove_file(entry.path());
+            let _ = remove(&directory, &name);
         }
     }
 }
@@ -135,8 +184,8 @@ pub fn clear(dir: &RunDir) {
 /// A request that was taken.
 pub(crate) struct Taken {
     pub(crate) request: Request,
-    directory: PathBuf,
-    answer: PathBuf,
+    directory: OwnedFd,
+    answer: String,
 }
 
 impl Taken {
@@ -150,18 +199,15 @@ impl Taken {
 
 /// Takes every request there is, in no particular order. A file that is no request is removed all the same.
 pub(crate) fn take(dir: &RunDir) -> Vec<Taken> {
-    let directory = dir.control_dir();
-    let entries = std::fs::read_dir(&directory).into_iter().flatten().flatten();
-    entries
-        .filter_map(|entry| {
-            let name = entry.file_name();
-            let stem = name.to_str()?.strip_suffix(REQUEST).filter(|stem| !stem.starts_with('.'))?;
-            let text = std::fs::read(entry.path());
-            // Gone already is as good as removed.
-            let _ = std::fs::remove_file(entry.path());
-            let request = serde_json::from_slice(&text.ok()?).ok()?;
-            let answer = directory.join(format!("{stem}{ANSWER}"));
-            Some(Taken { request, directory: directory.clone(), answer })
-        })
-        .collect()
+    let Ok(directory) = find(dir) else { return Vec::new() };
+    let requests = names(&directory).into_iter().filter_map(|name| {
+        let stem = name.strip_suffix(REQUEST).filter(|stem| !stem.starts_with('.'))?;
+        let text = read(&directory, &name);
+        // Gone already is as good as removed.
+        let _ = remove(&directory, &name);
+        let request = serde_json::from_slice(&text.ok()?).ok()?;
+        let directory = directory.as_fd().try_clone_to_owned().ok()?;
+        Some(Taken { request, directory, answer: format!("{stem}{ANSWER}") })
+    });
+    requests.collect()
 }

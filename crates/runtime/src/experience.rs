@@ -159,15 +159,12 @@ impl Identity {
         format!("{:016x}.json", self.hash())
     }
 
-    /// FNV-1a: the same in every version and on every machine, since these files outlive both. Whose file it is says
-    /// its content, so two that share a hash only forget each other.
+    /// Whose file it is says its content, so two that share a hash only forget each other.
     fn hash(&self) -> u64 {
         // Lengths first: ["ab", "c"] and ["a", "bc"] are two commands.
         let words = self.command.iter().chain([&self.cwd, &self.gpu]);
         let bytes = words.flat_map(|word| (word.len() as u64).to_le_bytes().into_iter().chain(word.bytes()));
-        bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-            (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-        })
+        gpulane_model::stable_hash(bytes)
     }
 
     fn read(&self, folder: &Path) -> Option<Lesson> {

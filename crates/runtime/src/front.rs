@@ -2,10 +2,10 @@
 //! all ended. It shows nothing itself; the command line reads the journal for that.
 
 use std::collections::VecDeque;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, Read, Write};
 use std::os::fd::{AsFd, AsRawFd, OwnedFd};
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::os::unix::net::UnixStream;
 use std::os::unix::process::ExitStatusExt;
 use std::process::{Child, Stdio};
@@ -143,7 +143,9 @@ impl Front {
         if let Some(end) = &lifeline_end {
             inherit(end)?;
         }
-        let log = OpenOptions::new().create(true).append(true).mode(0o600).open(dir.engine_log())?;
+        let log = gpulane_files::append(&dir.engine_log()).map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot open {}: {error}", dir.engine_log().display()))
+        })?;
         let guardian = Orders {
             dir: dir.root().to_owned(),
             request,

@@ -119,7 +119,7 @@ fn end_everything(engine: Pid) -> Option<WaitStatus> {
 
 /// Whether the process that this run's lock names has ended.
 pub(crate) fn engine_has_ended(dir: &RunDir) -> bool {
-    let text = std::fs::read_to_string(dir.lock_file()).unwrap_or_default();
+    let text = gpulane_files::read_text(&dir.lock_file()).unwrap_or_default();
     let pid: Option<u32> = text.trim().parse().ok();
     pid.is_some_and(|pid| stat_of(pid).is_none_or(|stat| stat.has_ended()))
 }

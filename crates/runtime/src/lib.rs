@@ -18,7 +18,6 @@ mod guardian;
 mod leash;
 mod orders;
 mod placeholders;
-mod private;
 mod process;
 
 pub mod control;

@@ -85,6 +85,28 @@ impl Gpulane {
         None
     }
 
+    /// The same, with these words before the program, after whatever it is started through already. `None` where that does not work,
+    /// which has been said of the test.
+    pub fn then(mut self, test: &str, words: &[&str]) -> Option<Self> {
+        self.through.extend(words.iter().map(|word| (*word).to_owned()));
+        let tried = self.command(&["--version"]).output();
+        if tried.is_ok_and(|output| output.status.success()) {
+            return Some(self);
+        }
+        crate::skip(test, &format!("`{}` does not work here", words.join(" ")));
+        None
+    }
+
+    /// The same, called by whoever runs the test, whatever else it is started through.
+    #[must_use]
+    pub fn call_directly(&self, args: &[&str]) -> Finished {
+        let mut command = Command::new(&self.binary);
+        command.args(args).current_dir(self.workspace.path()).stdin(Stdio::null());
+        command.envs(self.environment.iter().map(|(name, value)| (name, value)));
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("gpulane starts");
+        Live { child: Some(child) }.wait_at_most(crate::DEADLINE)
+    }
+
     /// The same, started by a shell after `limits`, such as `ulimit -v 2000000`.
     #[must_use]
     pub fn limited(mut self, limits: &str) -> Self {

@@ -11,10 +11,11 @@ import os
 import stat
 import tempfile
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, Mapping, Optional
 
 from ._errors import ModelNotInFile
 from ._journal import RUNS
+from ._trust import first_open_place, us
 
 __all__ = ["CELLS", "cells_in", "is_as_written", "write_out"]
 
@@ -79,24 +80,21 @@ def _text_of(file: Path) -> Optional[str]:
 
 def _refuse_open_folders(folder: Path, ours: int) -> None:
     """Where somebody else could put another file in its place, that would be executed in our name."""
-    trusted = {ours, 0}
-    if ours == 0 and os.environ.get("SUDO_UID", "").isdigit():
-        trusted.add(int(os.environ["SUDO_UID"]))
+    trusted = {ours, *us()}
     for place in (folder, folder.parent):
         found = os.lstat(place)
         if stat.S_ISLNK(found.st_mode) or found.st_uid not in trusted:
             raise ModelNotInFile(_told(place, "belongs to another user, or is a link"))
         if found.st_mode & 0o022:
             os.chmod(place, found.st_mode & 0o755)
-    above: List[Path] = list(folder.parent.resolve().parents)
-    for place in above:
-        mode = os.stat(place).st_mode
-        if mode & stat.S_IWOTH and not mode & stat.S_ISVTX:
-            raise ModelNotInFile(_told(place, "can be written to by every user"))
+    wrong = first_open_place(folder.parent, ours)
+    if wrong is not None:
+        raise ModelNotInFile(_told(*wrong))
 
 
 def _told(place: Path, why: str) -> str:
     return (
         f"{place} {why}, so the code that is written there for other processes could be exchanged. Start Python in a "
-        "folder of your own, or put the code into a file and give 'FILE.py:NAME'"
+        "folder of your own, put the code into a file and give 'FILE.py:NAME', or, if you trust whoever may write "
+        "there, name it in GPULANE_TRUST_DIR"
     )

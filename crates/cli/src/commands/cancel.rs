@@ -6,7 +6,7 @@ use gpulane_journal::RunDir;
 use gpulane_model::ExitCode;
 use gpulane_runtime::control::{self, Answer, Left, Request};
 
-use super::{find_job, open};
+use super::{find_job, may_act_on, open};
 use crate::args::Cancel;
 use crate::say;
 
@@ -26,6 +26,9 @@ pub(crate) fn cancel(args: &Cancel) -> ExitCode {
             Ok(job) => jobs.push(plan.job_name(job)),
             Err(code) => return code,
         }
+    }
+    if let Err(code) = may_act_on(&dir) {
+        return code;
     }
     if !dir.is_live() {
         say::error("this run is not live: there is nothing to cancel");

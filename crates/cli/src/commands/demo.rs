@@ -47,7 +47,7 @@ pub(crate) fn demo(args: &Demo) -> ExitCode {
     ));
     let show = Show { json: false, quiet: false, detach: false, trust: Vec::new() };
     let run_dir = fresh(&args.dir);
-    let (code, dir) = start(plan.clone(), Some(&run_dir), &show, |_, _| Ok(()));
+    let (code, dir) = start(plan.clone(), Some(&run_dir), &show, |_, _, _| Ok(()));
     if let Some(dir) = dir.filter(|_| code == ExitCode::Success) {
         results(&plan, &dir);
     }

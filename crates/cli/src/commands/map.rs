@@ -13,7 +13,7 @@ use gpulane_model::{Bytes, ExitCode, MapStage, Plan};
 use gpulane_plan::{MapLine, Override};
 
 use super::check::{accept, cwd};
-use super::run::{settings, start};
+use super::run::{Made, settings, start};
 use crate::args::Map;
 use crate::maps::{self, STDIN, Scratch};
 use crate::say;
@@ -88,20 +88,21 @@ fn is_free(out: &Path) -> bool {
 }
 
 /// A list that comes by standard input is kept, so that `resume` has it, too.
-fn keep_stdin(dir: &RunDir, plan: &mut Plan) -> io::Result<()> {
+fn keep_stdin(dir: &RunDir, plan: &mut Plan, made: &mut Made) -> io::Result<()> {
     for map in plan.stages.iter_mut().filter_map(|stage| stage.map.as_mut()) {
-        spool(map, dir.root())?;
+        spool(map, dir.root(), made)?;
     }
     Ok(())
 }
 
 /// Where a list is kept that came by standard input.
-pub(super) const STDIN_LIST: &str = "stdin.list";
+const STDIN_LIST: &str = "stdin.list";
 
-fn spool(map: &mut MapStage, dir: &Path) -> io::Result<()> {
+fn spool(map: &mut MapStage, dir: &Path, made: &mut Made) -> io::Result<()> {
     if map.input.iter().any(|input| input == STDIN) {
         let list = dir.join(STDIN_LIST);
         let mut file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&list)?;
+        made.push(list.clone());
         io::copy(&mut io::stdin().lock(), &mut file)?;
         file.sync_all()?;
         for input in map.input.iter_mut().filter(|input| *input == STDIN) {
@@ -213,7 +214,7 @@ fn count(map: &MapStage, base: &Path) -> Result<Counted, Vec<String>> {
     let said = |error: &dyn std::fmt::Display| vec![error.to_string()];
     let scratch = Scratch::new().map_err(|error| said(&error))?;
     let mut map = map.clone();
-    spool(&mut map, scratch.path()).map_err(|error| said(&error))?;
+    spool(&mut map, scratch.path(), &mut Made::new()).map_err(|error| said(&error))?;
     let wanted = Wanted { inputs: &map.input, base, decode: map.decode };
     let begun = Instant::now();
     match gpulane_items::freeze(&wanted, scratch.path(), &mut |_| begun.elapsed() < COUNTING) {

@@ -16,6 +16,7 @@ mod settings;
 mod status;
 mod watch;
 
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::sync::Arc;
 
@@ -23,7 +24,7 @@ use clap::{CommandFactory, Parser};
 use gpulane_journal::{Follower, JournalError, RunDir};
 use gpulane_model::{ExitCode, JobId, Plan, RunState};
 
-use crate::args::{Cli, Command};
+use crate::args::{Cli, Command, trusted_by_environment};
 use crate::say;
 
 /// Where runs are kept unless told otherwise.
@@ -88,6 +89,23 @@ fn open(run: &str) -> Result<(RunDir, Arc<Plan>), ExitCode> {
         Ok((dir, Arc::new(plan)))
     });
     opened.map_err(|error| {
+        say::explain(&error);
+        ExitCode::BadInput
+    })
+}
+
+/// Whether this user may ask something of a live run; root may, of anybody's. If not, it has been said why.
+fn may_act_on(dir: &RunDir) -> Result<(), ExitCode> {
+    if dir.is_ours() {
+        return Ok(());
+    }
+    if rustix::process::geteuid().is_root() {
+        let owner = std::fs::metadata(dir.root()).map(|found| gpulane_files::user_name(found.uid()));
+        say::note(format!("this run belongs to {}", owner.as_deref().unwrap_or("another user")));
+        return Ok(());
+    }
+    // A file server may give what is ours to another id: then it is looked at as for a resume.
+    dir.examine(&trusted_by_environment()).map(drop).map_err(|error| {
         say::explain(&error);
         ExitCode::BadInput
     })

@@ -12,7 +12,6 @@ use gpulane_plan::{AdHoc, Override};
 use gpulane_runtime::{Placeholders, StartRequest};
 
 use super::check::{accept, cwd, read_plan, size};
-use super::map::STDIN_LIST;
 use super::{RUNS, check_machine};
 use crate::args::{Engine, Run, Sharing, Show};
 use crate::attach::{Ended, attach};
@@ -27,7 +26,7 @@ pub(crate) fn run(args: &Run) -> ExitCode {
         }
         Ok(mut plan) => {
             maps::set_workers(&mut plan, None, None);
-            start(plan, args.place.as_deref(), &args.show, |_, _| Ok(())).0
+            start(plan, args.place.as_deref(), &args.show, |_, _, _| Ok(())).0
         }
     }
 }
@@ -101,12 +100,15 @@ fn from_file(args: &Run, path: &Path, settings: RunSettings) -> Result<Plan, Exi
     Ok(plan)
 }
 
-/// Runs the plan in a directory of its own; also says which. `prepare` puts there what the plan needs.
+/// Files that this call made in a run directory, in their order.
+pub(super) type Made = Vec<PathBuf>;
+
+/// Runs the plan in a directory of its own; also says which. `prepare` puts there what the plan needs, and says what it made.
 pub(crate) fn start(
     mut plan: Plan,
     run_dir: Option<&Path>,
     show: &Show,
-    prepare: impl FnOnce(&RunDir, &mut Plan) -> io::Result<()>,
+    prepare: impl FnOnce(&RunDir, &mut Plan, &mut Made) -> io::Result<()>,
 ) -> (ExitCode, Option<RunDir>) {
     if let Err(code) = check_machine() {
         return (code, None);
@@ -142,8 +144,9 @@ pub(crate) fn start(
             return (ExitCode::BadInput, None);
         }
     };
-    let ended = match prepare(&dir, &mut plan) {
-        Ok(()) => begin(&dir, &lock, plan, show),
+    let mut made = vec![dir.lock_file()];
+    let ended = match prepare(&dir, &mut plan, &mut made) {
+        Ok(()) => begin(&dir, &lock, plan, show, &mut made),
         Err(error) => {
             say::error(format!("cannot prepare {}: {error}", dir.root().display()));
             gpulane_journal::io_hint(&error).into_iter().for_each(say::hint);
@@ -152,17 +155,17 @@ pub(crate) fn start(
     };
     // What stands in its place by now, if it was moved away, is not ours.
     if ended.refused && lock.is_of(dir.root(), &dir.lock_file()) {
-        take_back(&dir, was_there);
+        take_back(&dir, was_there, &made);
     }
     (ended.code, Some(dir))
 }
 
 /// Nothing was started, so nothing is kept of what gpulane made: its files by their names, then the directory, if it is ours and
 /// empty. Whatever else is there by now is somebody's.
-fn take_back(dir: &RunDir, was_there: bool) {
+fn take_back(dir: &RunDir, was_there: bool, made: &[PathBuf]) {
     gpulane_runtime::take_back(dir);
     // The lock goes last: whoever has it may write here.
-    for file in [dir.root().join(STDIN_LIST), dir.plan_file(), dir.plan_draft(), dir.lock_file()] {
+    for file in made.iter().rev() {
         let _ = std::fs::remove_file(file);
     }
     if !was_there {
@@ -170,7 +173,8 @@ fn take_back(dir: &RunDir, was_there: bool) {
     }
 }
 
-fn begin(dir: &RunDir, lock: &RunLock, plan: Plan, show: &Show) -> Ended {
+fn begin(dir: &RunDir, lock: &RunLock, plan: Plan, show: &Show, made: &mut Made) -> Ended {
+    made.extend([dir.plan_draft(), dir.plan_file()]);
     if let Err(error) = dir.freeze(&plan) {
         say::explain(&error);
         return Ended { code: ExitCode::BadInput, refused: true };
@@ -251,4 +255,23 @@ fn quoted(word: &str) -> String {
         return word.to_owned();
     }
     format!("'{}'", word.replace('\'', "'\\''"))
+}
+
+#[cfg(test)]
+mod tests {
+    use gpulane_testkit::Workspace;
+
+    use super::*;
+
+    #[test]
+    fn only_what_this_call_made_is_taken_back() {
+        let workspace = Workspace::new();
+        let dir = RunDir::planned(&workspace.path()).unwrap();
+        for name in ["lock", "stdin.list", "plan.json"] {
+            workspace.file(name, "");
+        }
+        take_back(&dir, true, &[dir.lock_file()]);
+        let left = |name: &str| workspace.path().join(name).exists();
+        assert_eq!(["lock", "stdin.list", "plan.json"].map(left), [false, true, true]);
+    }
 }

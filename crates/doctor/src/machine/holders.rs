@@ -1,6 +1,7 @@
 //! Who holds GPU memory: nobody that can be seen, or other people.
 
-use gpulane_gpu::{GpuReading, ProcessReading, user_name};
+use gpulane_files::user_name;
+use gpulane_gpu::{GpuReading, ProcessReading};
 use gpulane_model::Bytes;
 use rustix::process::geteuid;
 

@@ -1,6 +1,7 @@
 //! Which GPUs are leased to runs, and who waits for one.
 
-use gpulane_gpu::{Holder, LeaseDirOwner, Survey, lease_dir_owner, survey, user_name};
+use gpulane_files::user_name;
+use gpulane_gpu::{Holder, LeaseDirOwner, Survey, lease_dir_owner, survey};
 use rustix::process::geteuid;
 
 use super::sight::Sight;

@@ -1,6 +1,5 @@
 //! The line of a log that tells why a program ended, and the same line without what differs from job to job.
 
-use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
@@ -11,7 +10,7 @@ const LONGEST: usize = 200;
 
 /// The line that tells most: the last one that names an error, else the last one.
 pub(super) fn line(log: &Path) -> Option<String> {
-    let file = File::open(log).ok()?;
+    let file = gpulane_files::open(log).ok()?;
     let length = file.metadata().ok()?.len();
     let from = length.saturating_sub(TAIL);
     let mut bytes = vec![0; usize::try_from(length - from).ok()?];

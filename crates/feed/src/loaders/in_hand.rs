@@ -2,9 +2,8 @@
 //!
 //! Written as memory that is shared with the page cache, which a crash of the process does not harm. Not meant to survive the machine's.
 
-use std::fs::OpenOptions;
 use std::io;
-use std::os::unix::fs::{FileExt, OpenOptionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use crate::ring::Numbers;
@@ -24,9 +23,8 @@ impl InHand {
         let said = |verb: &str, error: io::Error| {
             io::Error::new(error.kind(), format!("cannot {verb} {}: {error}", path.display()))
         };
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(true).mode(0o600);
-        let file = options.open(path).map_err(|error| said("create", error))?;
+        let file = gpulane_files::open_or_create(path).map_err(|error| said("create", error))?;
+        file.set_len(0).map_err(|error| said("empty", error))?;
         let nothing = vec![0xFF; threads as usize * size_of::<u64>()];
         file.write_all_at(&nothing, 0).map_err(|error| said("write", error))?;
         let numbers = Numbers::in_file(&file, threads as usize).map_err(|error| said("map", error))?;
@@ -35,7 +33,7 @@ impl InHand {
 
     /// The items a feeder that crashed had in hand, in order. None if there is no such file.
     pub fn left_by(path: &Path) -> io::Result<Vec<u64>> {
-        let bytes = match std::fs::read(path) {
+        let bytes = match gpulane_files::read(path) {
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(Vec::new()),
             read => read.map_err(|error| {
                 io::Error::new(error.kind(), format!("cannot read {}: {error}", path.display()))

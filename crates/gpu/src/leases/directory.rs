@@ -89,10 +89,10 @@ impl LeaseDir {
     /// The file whose lock is the lease, made if it is not there. Opened for reading, which is enough to lock it and
     /// is all that may be had of another user's file.
     pub(super) fn lock_file(&self, name: &str) -> io::Result<OwnedFd> {
-        loop {
+        insist(&self.path.join(name), || {
             match open_file(&self.files, name) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                answer => return answer,
+                answer => return answer.map(Some),
             }
             // Made aside, so that nobody meets it before all may read it.
             let aside = format!("{name}.{}.new", unique());
@@ -103,10 +103,10 @@ impl LeaseDir {
             unlinkat(&self.files, &aside, AtFlags::empty())?;
             match linked {
                 // Another was quicker: then it is that one we want.
-                Ok(()) | Err(Errno::EXIST) => {}
-                Err(error) => return Err(error.into()),
+                Ok(()) | Err(Errno::EXIST) => Ok(None),
+                Err(error) => Err(error.into()),
             }
-        }
+        })
     }
 
     /// Whether `name` is still the file that is open as `file`.
@@ -114,6 +114,25 @@ impl LeaseDir {
         let (opened, named) = (fstat(file)?, statat(&self.files, name, AtFlags::SYMLINK_NOFOLLOW));
         Ok(named.is_ok_and(|named| id(&named) == id(&opened)))
     }
+}
+
+/// How often a file is made that is gone again each time.
+const TRIES: u32 = 16;
+
+/// Tries again where there is nothing yet, but not for ever: somebody may remove the file as fast as it is made.
+pub(super) fn insist<T>(file: &Path, mut attempt: impl FnMut() -> io::Result<Option<T>>) -> io::Result<T> {
+    for _ in 0..TRIES {
+        if let Some(found) = attempt()? {
+            return Ok(found);
+        }
+    }
+    let why = format!(
+        "{} is removed as soon as it is there, {TRIES} times in a row: somebody who owns that directory or acts as you does it. Let root \
+         make {BY_ROOT} (docs/gpus.md says how), or agree on another directory by {}",
+        file.display(),
+        env_vars::LEASE_DIR
+    );
+    Err(io::Error::new(io::ErrorKind::TimedOut, why))
 }
 
 const fn id(found: &Stat) -> (u64, u64) {

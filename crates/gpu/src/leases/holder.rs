@@ -8,7 +8,7 @@ use rustix::fs::{AtFlags, fstat, unlinkat};
 use serde::{Deserialize, Serialize};
 
 use super::directory::{self, LeaseDir, is_locked, is_ours, make_locked, open_file};
-use crate::users::user_name;
+use gpulane_files::user_name;
 
 /// How many names are tried; more than one only where processes of several PID namespaces share the directory.
 const MOST_NAMES: u32 = 16;

@@ -13,9 +13,9 @@ use rustix::fs::{
 use rustix::io::Errno;
 
 use super::Leases;
-use super::directory::LeaseDir;
+use super::directory::{LeaseDir, insist};
 use super::holder::{self, Holder};
-use crate::users::user_name;
+use gpulane_files::user_name;
 
 /// A GPU that is ours alone among all gpulanes of this machine.
 ///
@@ -65,6 +65,7 @@ impl Lease {
             return Ok(Standing::Held);
         }
         let owner = fstat(&self.lock)?.st_uid;
+        let before = Arc::clone(&self.dir);
         if !self.dir.is_current() {
             self.dir = Arc::new(LeaseDir::open_or_make(&self.dir.path)?);
             self.dir.guard();
@@ -73,6 +74,10 @@ impl Lease {
             return Ok(Standing::Taken { holder: holder::of(&self.dir, &self.uuid) });
         };
         self.removed.push(std::mem::replace(&mut self.lock, lock));
+        // Jobs that run now have inherited the old lock alone: if we are killed before they end, the new one is free.
+        if let Some((name, _)) = self.note.take() {
+            let _ = unlinkat(&before.files, name, AtFlags::empty());
+        }
         self.note = holder::announce(&self.dir, &self.uuid, &Holder { since: now(), ..me.me.clone() }).ok();
         Ok(Standing::Renewed { owner: user_name(owner) })
     }
@@ -108,16 +113,15 @@ pub(super) fn take(dir: &Arc<LeaseDir>, uuid: &str, me: &Holder) -> io::Result<O
 
 fn lock(dir: &LeaseDir, uuid: &str) -> io::Result<Option<OwnedFd>> {
     let name = format!("{}.lock", holder::key(uuid));
-    loop {
+    insist(&dir.path.join(&name), || {
         let file = dir.lock_file(&name)?;
         match flock(&file, FlockOperation::NonBlockingLockExclusive) {
             // Something that tidies up may have removed the file before we had its lock: then that lock is nothing.
-            Ok(()) if dir.still_there(&name, &file)? => return Ok(Some(file)),
-            Ok(()) => {}
-            Err(Errno::WOULDBLOCK) => return Ok(None),
-            Err(error) => return Err(error.into()),
+            Ok(()) => Ok(dir.still_there(&name, &file)?.then_some(Some(file))),
+            Err(Errno::WOULDBLOCK) => Ok(Some(None)),
+            Err(error) => Err(error.into()),
         }
-    }
+    })
 }
 
 fn now() -> Millis {

@@ -8,7 +8,7 @@ use rustix::process::geteuid;
 use super::directory::{self, LeaseDir, is_locked, open_file};
 use super::holder::{self, Found, Holder, Ticket};
 use super::queue;
-use crate::users::user_name;
+use gpulane_files::user_name;
 
 /// Leases and queue of this machine.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]

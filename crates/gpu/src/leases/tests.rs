@@ -164,7 +164,7 @@ fn a_survey_names_holders_and_waiters() {
     let seen = survey_of(&shared.path());
     let [(uuid, holder)] = &seen.leases[..] else { panic!("{seen:?}") };
     assert_eq!((uuid.as_str(), holder.run.to_str()), ("GPU-1", Some("/runs/first")));
-    assert_eq!(holder.user, crate::user_name(rustix::process::geteuid().as_raw()));
+    assert_eq!(holder.user, gpulane_files::user_name(rustix::process::geteuid().as_raw()));
     let [ticket] = &seen.waiting[..] else { panic!("{seen:?}") };
     assert_eq!((ticket.run.to_str(), &ticket.gpus), (Some("/runs/second"), &gpus(&["GPU-1", "GPU-2"])));
     // Its engine was killed, its job lives: still leased, and still by that run.
@@ -318,7 +318,20 @@ fn whose_a_ticket_is_the_file_system_says() {
     let _run = shared.run("run");
     let _forged = forged(&shared, "00000000000000000001-7-1.ticket", "ada");
     let seen = survey_of(&shared.path());
-    assert_eq!(seen.waiting[0].user, crate::user_name(rustix::process::geteuid().as_raw()));
+    assert_eq!(seen.waiting[0].user, gpulane_files::user_name(rustix::process::geteuid().as_raw()));
+}
+
+#[test]
+fn what_is_removed_again_and_again_is_told_at_last() {
+    let (mut tries, file) = (0, PathBuf::from("/leases/GPU-1.lock"));
+    let mut never = || -> std::io::Result<Option<()>> {
+        tries += 1;
+        assert!(tries < 1000, "for ever");
+        Ok(None)
+    };
+    let said = directory::insist(&file, &mut never).unwrap_err().to_string();
+    assert!(said.contains("/leases/GPU-1.lock") && said.contains("/run/gpulane/leases"), "{said}");
+    assert_eq!(tries, 16);
 }
 
 #[test]
@@ -330,6 +343,10 @@ fn a_lease_whose_lock_was_removed_is_taken_again() {
     fs::remove_file(shared.path().join("GPU-1.lock")).unwrap();
     assert!(matches!(lease.look(&first).unwrap(), Standing::Renewed { .. }));
     assert_eq!(lease.look(&first).unwrap(), Standing::Held);
+    let holders = survey_of(&shared.path()).leases.len();
+    let notes = fs::read_dir(shared.path()).unwrap().flatten();
+    let notes = notes.filter(|entry| entry.file_name().to_string_lossy().ends_with(".holder")).count();
+    assert_eq!((holders, notes), (1, 1), "the note of the lock that is gone went with it");
     assert!(is_busy(&mut second, "GPU-1"));
     // The whole directory.
     fs::remove_dir_all(shared.path()).unwrap();

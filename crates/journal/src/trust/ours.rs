@@ -3,6 +3,7 @@
 use std::fs;
 use std::os::fd::BorrowedFd;
 
+use gpulane_files::user_name;
 use rustix::fs::{AtFlags, Mode, OFlags, fstat, openat, unlinkat};
 use rustix::process::{getegid, geteuid};
 
@@ -12,25 +13,39 @@ const ALL_IDS: u64 = u32::MAX as u64;
 /// Ids that are us, or that could do whatever they like anyway.
 pub(super) struct Ours {
     me: u32,
-    /// Root, whoever called `sudo`, and ids that stand for us on a server.
-    others: Vec<u32>,
     /// Who called `sudo`.
     caller: Option<u32>,
+    /// What stands for all ids that this user namespace cannot name: root of the machine as well as anybody else.
+    unmapped: Option<u32>,
+    /// Ids that stand for us on one device, where a server gives them what we make.
+    there: Vec<(u32, u64)>,
 }
 
 impl Ours {
     pub(super) fn now() -> Self {
         let me = geteuid().as_raw();
         let caller = geteuid().is_root().then(|| number_in("SUDO_UID")).flatten();
-        let mut others = vec![0];
-        others.extend(caller);
-        others.extend(unmapped());
-        Self { me, others, caller }
+        Self { me, caller, unmapped: unmapped(), there: Vec::new() }
     }
 
-    /// Whether what belongs to this id is safe with us.
-    pub(super) fn has(&self, uid: u32) -> bool {
-        uid == self.me || self.others.contains(&uid)
+    /// Whether what belongs to this id, on this device, is safe with us.
+    pub(super) fn has(&self, uid: u32, device: u64) -> bool {
+        self.is_one_of_us(uid) || !self.is_unmapped(uid) && self.there.contains(&(uid, device))
+    }
+
+    /// Whether this id is ours or root's wherever it is met.
+    pub(super) fn is_one_of_us(&self, uid: u32) -> bool {
+        !self.is_unmapped(uid) && (uid == self.me || uid == 0 || self.caller == Some(uid))
+    }
+
+    /// Whether this id may be anybody outside this user namespace.
+    pub(super) fn is_unmapped(&self, uid: u32) -> bool {
+        self.unmapped == Some(uid)
+    }
+
+    /// Whether a file server means us by this name.
+    pub(super) fn is_called(&self, name: &str) -> bool {
+        name == "root" || name == user_name(self.me)
     }
 
     /// Whether this id is the person who typed the command.
@@ -38,8 +53,9 @@ impl Ours {
         uid == self.me || self.caller == Some(uid)
     }
 
-    pub(super) fn add(&mut self, uid: u32) {
-        self.others.push(uid);
+    /// Takes what belongs to this id on this device for ours.
+    pub(super) fn add(&mut self, uid: u32, device: u64) {
+        self.there.push((uid, device));
     }
 
     /// Whether what was mounted into this container may be used, whoever owns it: whoever mounted it made the container, and could do
@@ -92,38 +108,19 @@ fn number_in(variable: &str) -> Option<u32> {
     std::env::var(variable).ok()?.parse().ok()
 }
 
-/// Whose a file is that we make in this directory. On servers and in user namespaces that may be another id than ours.
-pub(super) fn owner_of_what_we_make(dir: BorrowedFd<'_>) -> Option<u32> {
+/// Whose a file is that we make in this directory, and on which device it lies. On servers the owner may be another id than ours.
+pub(super) fn owner_of_what_we_make(dir: BorrowedFd<'_>) -> Option<(u32, u64)> {
     let mode = Mode::RUSR | Mode::WUSR;
     if let Ok(file) = openat(dir, ".", OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC, mode) {
-        return fstat(&file).ok().map(|found| found.st_uid);
+        return fstat(&file).ok().map(|found| (found.st_uid, found.st_dev));
     }
     // Not every file system has files without names.
     let name = format!(".gpulane-{}", std::process::id());
     let flags = OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::WRONLY | OFlags::CLOEXEC;
     let file = openat(dir, &name, flags, mode).ok()?;
-    let owner = fstat(&file).ok().map(|found| found.st_uid);
+    let owner = fstat(&file).ok().map(|found| (found.st_uid, found.st_dev));
     let _ = unlinkat(dir, &name, AtFlags::empty());
     owner
-}
-
-/// What a user is called, as far as this machine's own list knows.
-pub(crate) fn user_name(uid: u32) -> String {
-    name_in("/etc/passwd", uid).unwrap_or_else(|| format!("uid {uid}"))
-}
-
-/// What a group is called, likewise.
-pub(crate) fn group_name(gid: u32) -> String {
-    name_in("/etc/group", gid).unwrap_or_else(|| format!("gid {gid}"))
-}
-
-fn name_in(list: &str, id: u32) -> Option<String> {
-    let known = fs::read_to_string(list).ok()?;
-    known.lines().find_map(|line| {
-        let mut fields = line.split(':');
-        let (name, _, number) = (fields.next()?, fields.next()?, fields.next()?);
-        (number.parse() == Ok(id)).then(|| name.to_owned())
-    })
 }
 
 #[cfg(test)]
@@ -147,5 +144,17 @@ mod tests {
         }
         let joined = "ada:x:1000:bob\n";
         assert!(!alone(users, joined, 1000, 1000, 1000), "bob joined it");
+    }
+
+    #[test]
+    fn an_id_that_stands_for_us_on_one_device_is_a_stranger_on_others() {
+        let mut ours = Ours { me: 1000, caller: None, unmapped: Some(65_534), there: Vec::new() };
+        assert!(ours.has(1000, 1) && ours.has(0, 1) && !ours.has(7, 1));
+        ours.add(7, 1);
+        assert!(ours.has(7, 1) && !ours.has(7, 2) && !ours.is_one_of_us(7));
+        ours.add(65_534, 1);
+        assert!(!ours.has(65_534, 1), "which may be anybody");
+        let nameless = Ours { me: 65_534, caller: None, unmapped: Some(65_534), there: Vec::new() };
+        assert!(!nameless.has(65_534, 1), "also where we have no other name ourselves");
     }
 }

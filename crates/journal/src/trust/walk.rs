@@ -29,11 +29,27 @@ pub(super) struct Place {
     fd: OwnedFd,
 }
 
+impl AsFd for Place {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+}
+
 impl Place {
     fn open(parent: impl AsFd, name: &OsStr, path: PathBuf) -> io::Result<Self> {
         let fd = openat(parent, name, DIRECTORY, Mode::empty())?;
         let Stat { st_uid, st_gid, st_mode, st_dev, st_ino, .. } = fstat(&fd)?;
         Ok(Self { path, owner: st_uid, group: st_gid, mode: st_mode, id: (st_dev, st_ino), fd })
+    }
+
+    /// The device it lies on.
+    pub(super) const fn device(&self) -> u64 {
+        self.id.0
+    }
+
+    /// A directory that every system has for all users, which root makes.
+    pub(super) fn is_systems_own(&self) -> bool {
+        self.is_sticky() && ["/tmp", "/var/tmp", "/dev/shm"].iter().any(|path| self.path == Path::new(path))
     }
 
     /// Only owners may remove or replace what is in it.
@@ -53,6 +69,8 @@ impl Place {
 pub(super) struct Link {
     pub(super) path: PathBuf,
     pub(super) owner: u32,
+    /// The device it lies on.
+    pub(super) device: u64,
     /// Others than the directory's owner may add to the directory it stands in.
     pub(super) in_shared: bool,
 }
@@ -117,7 +135,7 @@ pub(super) fn to(path: &Path) -> io::Result<Walked> {
             }
             let target = readlinkat(&at.fd, &word, Vec::new())?;
             let in_shared = at.mode & 0o022 != 0;
-            links.push(Link { path: next, owner: found.st_uid, in_shared });
+            links.push(Link { path: next, owner: found.st_uid, device: found.st_dev, in_shared });
             follow(&target, &mut line, &mut ahead);
             continue;
         }

@@ -2,11 +2,9 @@
 //! judged here, because only here it is known how often that happened.
 
 use std::collections::HashMap;
-use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::OpenOptionsExt;
 use std::path::PathBuf;
 use std::sync::Arc;
 
@@ -297,7 +295,7 @@ fn by_whom(exit: ProcessExit, pid: Pid) -> Option<String> {
 fn open_log(run: &RunDir, map: &std::path::Path) -> io::Result<OwnedFd> {
     run.make_dir(map)?;
     let path: PathBuf = map.join("feeder.log");
-    Ok(OpenOptions::new().create(true).append(true).mode(0o600).open(path)?.into())
+    Ok(gpulane_files::append(&path)?.into())
 }
 
 /// Starts this program as a feeder. It bears the run's mark as jobs do, so that whoever cleans up after us finds it.

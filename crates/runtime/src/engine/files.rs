@@ -7,8 +7,9 @@ use std::io;
 use std::os::fd::OwnedFd;
 use std::sync::Arc;
 
+use gpulane_files::open_at;
 use gpulane_model::{Attempt, JobId, Plan};
-use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, renameat, statat, unlinkat};
+use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, renameat, statat, unlinkat};
 use rustix::io::Errno;
 
 /// Only this user reads a run: configs and outputs may be private.
@@ -105,11 +106,11 @@ fn make(plan: &Plan, request: &Request) -> io::Result<LogFiles> {
         Err(error) => return Err(error.into()),
     }
     mkdirat(stage, format!("{directory}/out"), DIRECTORY)?;
-    let create = OFlags::CREATE | OFlags::WRONLY | OFlags::CLOEXEC;
-    let file = openat(stage, format!("{name}/config.json"), create | OFlags::TRUNC, FILE)?;
+    let create = OFlags::CREATE | OFlags::WRONLY;
+    let file = open_at(stage, format!("{name}/config.json"), create | OFlags::TRUNC, FILE)?;
     io::Write::write_all(&mut std::fs::File::from(file), job.config.text().as_bytes())?;
     // Appending, because children of the job write to the same files.
-    let log = |name: &str| openat(stage, format!("{directory}/{name}.log"), create | OFlags::APPEND, FILE);
+    let log = |name: &str| open_at(stage, format!("{directory}/{name}.log"), create | OFlags::APPEND, FILE);
     Ok(LogFiles { stdout: log("stdout")?, stderr: log("stderr")? })
 }
 

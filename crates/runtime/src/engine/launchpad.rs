@@ -10,7 +10,7 @@ use std::sync::atomic::AtomicBool;
 
 use gpulane_journal::RunDir;
 use gpulane_model::{Attempt, JobId, Machine, Plan, StageId, env_vars};
-use rustix::fs::{AtFlags, Mode, OFlags, mkdirat, openat, statat};
+use rustix::fs::{AtFlags, Mode, mkdirat, statat};
 use rustix::io::Errno;
 
 use super::environment::{Briefing, Fit, StageEnvironment, Start, fill_shared};
@@ -216,7 +216,7 @@ impl Launchpad {
                 Err(error) => return Err(error.into()),
             }
         }
-        let directory = openat(&self.root, &jobs, OFlags::DIRECTORY | OFlags::CLOEXEC, Mode::empty())?;
+        let directory = gpulane_files::open_directory_at(&self.root, &jobs)?;
         let directory = Arc::new(directory);
         let environment = StageEnvironment::new(&self.dir, stage, &self.inherited);
         let fixed = stage.command.first().filter(|word| !word.contains(['{', '}']));

@@ -81,7 +81,7 @@ impl Mps {
         let logs = dir.root().join("mps");
         dir.make_dir(&logs)?;
         let meeting = Meeting::make(places)?;
-        let log = File::options().append(true).create(true).open(logs.join("daemon.log"))?;
+        let log = gpulane_files::append(&logs.join("daemon.log"))?;
         let spawned = spawn(&program, &environment(dir, &meeting, &logs, gpus), &log)?;
         let Spawned { pid, pidfd } = spawned;
         let run = dir.root().to_owned();

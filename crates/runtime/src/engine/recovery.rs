@@ -111,8 +111,8 @@ pub(super) fn restore_files(dir: &RunDir, plan: &Plan, past: &RunState) {
     for job in plan.job_ids().filter(|job| past.job(*job).attempts > 0) {
         let (config, text) = (dir.config_file(plan, job), plan.job(job).config.text());
         // A job that starts has its own written anyway; this is for whoever reads those of finished ones.
-        if std::fs::read(&config).is_ok_and(|there| there != text.as_bytes()) {
-            let _ = std::fs::write(&config, text);
+        if gpulane_files::read(&config).is_ok_and(|there| there != text.as_bytes()) {
+            let _ = gpulane_files::write(&config, text);
         }
         let state = past.job(job);
         let has_output =

@@ -13,7 +13,6 @@
 //!
 //! Stdout is looked at where stderr says nothing at all.
 
-use std::fs::File;
 use std::io::{self, Read, Seek, SeekFrom};
 use std::path::Path;
 
@@ -120,7 +119,7 @@ impl Reader {
 
 /// The end of a log. It may be cut in the middle of a line or a character; neither matters.
 fn tail(log: &Path) -> io::Result<String> {
-    let mut file = File::open(log)?;
+    let mut file = gpulane_files::open(log)?;
     let length = file.metadata()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(TAIL)))?;
     let mut bytes = Vec::new();

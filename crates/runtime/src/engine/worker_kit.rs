@@ -55,19 +55,17 @@ fn cached() -> Result<PathBuf, RunDirError> {
     gpulane_journal::private_directory(&cache.join(format!("kit-{:016x}/.python", hash())))
 }
 
-/// FNV-1a over names and texts.
+/// Over names and texts.
 fn hash() -> u64 {
     let bytes =
         PACKAGE.iter().flat_map(|(name, text)| name.bytes().chain([0]).chain(text.bytes()).chain([0]));
-    bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| {
-        (hash ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01b3)
-    })
+    gpulane_model::stable_hash(bytes)
 }
 
 /// `root` is made too, but nothing above it: a run directory that was moved away stays away.
 fn write(root: &Path, name: &str, text: &str) -> io::Result<()> {
     let path = &root.join(name);
-    if std::fs::read(path).is_ok_and(|there| there == text.as_bytes()) {
+    if gpulane_files::read(path).is_ok_and(|there| there == text.as_bytes()) {
         return Ok(());
     }
     let mut folders: Vec<_> = path.ancestors().skip(1).take_while(|above| above.starts_with(root)).collect();

@@ -106,7 +106,7 @@ fn crashes(item: &Item, begun: &Begun) -> Option<i32> {
         }
         Place::Value(_) | Place::Bad(_) => return None,
     };
-    let used = std::fs::read_to_string(begun.task.dir.join(DECODE)).ok().and_then(|text| text.parse().ok());
+    let used = gpulane_files::read_text(&begun.task.dir.join(DECODE)).ok().and_then(|text| text.parse().ok());
     let decode = used.or(begun.task.map.decode).unwrap_or(Decode::Rgb(None));
     let trial = Trial { path: path.to_owned(), offset, bytes, decode };
     let mut command = Command::new("/proc/self/exe");

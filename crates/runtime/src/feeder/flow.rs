@@ -132,7 +132,7 @@ impl Hub {
         let in_hand = InHand::create(&self.task.dir.join("in-hand"), threads)
             .map_err(|error| format!("cannot write {}: {error}", self.task.dir.display()))?;
         // Without it a trial after a crash tries as best it can.
-        let _ = crate::private::write(&self.task.dir.join(DECODE), decode.to_string());
+        let _ = gpulane_files::write(&self.task.dir.join(DECODE), decode.to_string());
         let outside = matches!(decode, Decode::Load).then(|| {
             Arc::new(LoaderPool::new(
                 &self.task,

@@ -87,7 +87,7 @@ impl Live {
             live.pressed = limit.busy;
         }
         let Ok(text) = serde_json::to_vec(&live) else { return };
-        if crate::private::write(&self.draft, text).is_ok() {
+        if gpulane_files::write(&self.draft, text).is_ok() {
             let _ = std::fs::rename(&self.draft, &self.path);
         }
     }

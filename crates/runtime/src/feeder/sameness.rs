@@ -91,7 +91,7 @@ pub(super) fn keep_model(map: &MapStage, base: &Path, dir: &Path) -> Result<(), 
 /// Durably: after a power cut, a map whose model has changed must not go on as if it had not.
 fn write_whole(dir: &Path, made: &Made) -> io::Result<()> {
     let draft = dir.join(".map.json");
-    let mut file = crate::private::create(&draft)?;
+    let mut file = gpulane_files::create(&draft)?;
     file.write_all(&serde_json::to_vec(made)?)?;
     file.sync_all()?;
     std::fs::rename(&draft, dir.join(KEPT))?;
@@ -99,7 +99,7 @@ fn write_whole(dir: &Path, made: &Made) -> io::Result<()> {
 }
 
 fn kept(dir: &Path) -> Option<Made> {
-    std::fs::read(dir.join(KEPT)).ok().and_then(|text| serde_json::from_slice(&text).ok())
+    gpulane_files::read(&dir.join(KEPT)).ok().and_then(|text| serde_json::from_slice(&text).ok())
 }
 
 fn has_results(dir: &Path) -> Result<bool, String> {

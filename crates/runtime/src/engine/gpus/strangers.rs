@@ -40,6 +40,6 @@ fn one(pid: u32) -> String {
     let command = std::fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
     let command = String::from_utf8_lossy(&command).replace('\0', " ");
     let command: String = command.trim().chars().filter(|letter| !letter.is_control()).take(WORDS).collect();
-    let user = gpulane_gpu::user_name(status.uid());
+    let user = gpulane_files::user_name(status.uid());
     if command.is_empty() { format!("pid {pid} ({user})") } else { format!("pid {pid} ({user}: {command})") }
 }

@@ -1,7 +1,6 @@
 //! What Python shows when a frozen program is aborted: where each of its threads is, also those in C code. It goes to the
 //! job's stderr; the evidence has it too.
 
-use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
 use std::path::Path;
 
@@ -21,7 +20,7 @@ pub(in crate::engine) fn keep(stderr: &Path, stacks: &Path) {
 }
 
 fn words(stderr: &Path) -> Option<String> {
-    let mut file = File::open(stderr).ok()?;
+    let mut file = gpulane_files::open(stderr).ok()?;
     let length = file.metadata().ok()?.len();
     file.seek(SeekFrom::Start(length.saturating_sub(MOST))).ok()?;
     let mut bytes = Vec::new();

@@ -1,7 +1,6 @@
 //! Evidence: what the processes of a silent job are doing. Taken on a thread of its own each time, because reading about a
 //! process that is stuck in the kernel can get stuck there, too; whoever asked goes on without it after a while.
 
-use std::fs::OpenOptions;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
@@ -92,8 +91,7 @@ pub(super) fn words(evidence: &Evidence, around: &Surroundings) -> Stuck {
 
 /// Adds to the file; what jobs and their stacks hold is for their user alone.
 pub(super) fn keep(stacks: &Path, text: &str) -> std::io::Result<()> {
-    use std::os::unix::fs::OpenOptionsExt;
-    let mut file = OpenOptions::new().append(true).create(true).mode(0o600).open(stacks)?;
+    let mut file = gpulane_files::append(stacks)?;
     // A job that is quiet again and again, and lives, must not fill the disk.
     if file.metadata()?.len() > LONGEST {
         file.set_len(0)?;
