@@ -44,7 +44,12 @@ pub(crate) fn attach(
             gpulane_journal::io_hint(&error).into_iter().for_each(say::hint);
             return Ok(Ended { code: ExitCode::BadInput, refused: true });
         }
-        launched => launched?,
+        Err(error) => {
+            say::error(format!("cannot start the guardian: {error}"));
+            gpulane_journal::io_hint(&error).into_iter().for_each(say::hint);
+            return Ok(Ended { code: Front::code_of(&error), refused: true });
+        }
+        Ok(front) => front,
     };
     let durable = front.durable()?;
     let mode = Mode::choose(show.json, show.quiet || detached);
@@ -70,7 +75,7 @@ pub(crate) fn attach(
 fn say_where(dir: &RunDir, json: bool) {
     let path = dir.root().display().to_string();
     if json {
-        say::data(format!("{}\n", serde_json::json!({ "run": path })));
+        say::json(serde_json::json!({ "run": path }));
     } else {
         say::data(format!("{path}\n"));
         let run = gpulane_model::shell_word(&path);
@@ -134,7 +139,7 @@ impl Session<'_> {
         let (code, end) = match (end, self.first_signal) {
             (EngineEnd::Code(code), _) => (code_of(code), self.manner(code_of(code))),
             // The run has ended in order; what became of its guardian afterwards does not change that.
-            (end, _) if let Some(code) = self.ended => {
+            (end, _) if let Some(code) = self.ended.filter(|code| !is_cut_short(end, *code)) => {
                 if let EngineEnd::GuardianStuck(guardian) = end {
                     self.view.trouble(format!(
                         "the run has ended, but its guardian (pid {guardian}) has not: it is stopped, frozen or stuck in the kernel, and holds \
@@ -144,7 +149,7 @@ impl Session<'_> {
                 (code, self.manner(code))
             }
             // We were told to stop and insisted: that is how it ended.
-            (EngineEnd::Killed(_), Some(signal)) if self.signals > 1 => {
+            (EngineEnd::Killed(_) | EngineEnd::GuardianKilled { .. }, Some(signal)) if self.signals > 1 => {
                 (if signal == 2 { ExitCode::Interrupted } else { ExitCode::Terminated }, End::Interrupted)
             }
             (EngineEnd::GuardianStuck(guardian), _) => {
@@ -152,6 +157,15 @@ impl Session<'_> {
                     "its guardian (pid {guardian}) cannot say how, because it is stopped, frozen or stuck in the kernel. Processes of \
                      this run may still live; once the guardian goes on (`kill -CONT {guardian}`) it ends them"
                 );
+                (ExitCode::Internal, End::EngineDied { message })
+            }
+            (EngineEnd::GuardianKilled { signal, engine_ended }, _) => {
+                let then = if engine_ended {
+                    "the engine has ended everything"
+                } else {
+                    "the engine has not ended; processes of this run may still live"
+                };
+                let message = format!("its guardian was killed ({}); {then}", ProcessExit::Signal(signal));
                 (ExitCode::Internal, End::EngineDied { message })
             }
             (EngineEnd::Killed(signal), _) => {
@@ -187,6 +201,11 @@ impl Session<'_> {
             _ => End::Finished,
         }
     }
+}
+
+/// Whether the engine has ended the run in order, but only because the guardian was killed.
+fn is_cut_short(end: EngineEnd, code: ExitCode) -> bool {
+    code == ExitCode::Internal && matches!(end, EngineEnd::GuardianKilled { .. })
 }
 
 fn code_of(code: u8) -> ExitCode {

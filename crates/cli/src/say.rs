@@ -5,7 +5,7 @@ use std::fmt::Display;
 use std::io::{IsTerminal, Write};
 
 use gpulane_journal::{JournalError, RunDirError};
-use gpulane_report::terminal_text;
+use gpulane_report::{json_text, terminal_text};
 
 fn stderr_color() -> bool {
     std::io::stderr().is_terminal() && std::env::var_os("NO_COLOR").is_none_or(|value| value.is_empty())
@@ -44,6 +44,11 @@ pub(crate) fn progress(text: impl Display) {
 /// Data for programs, on stdout, as it is.
 pub(crate) fn data(text: impl Display) {
     let _ = write!(std::io::stdout().lock(), "{text}");
+}
+
+/// JSON for programs, on stdout, on a line of its own.
+pub(crate) fn json(text: impl Display) {
+    let _ = writeln!(std::io::stdout().lock(), "{}", json_text(&text.to_string()));
 }
 
 /// What a person asked to see, on stdout.

@@ -250,3 +250,57 @@ fn pipes_in_the_place_of_a_runs_files_keep_nobody_waiting() {
         }
     }
 }
+
+#[test]
+fn json_holds_nothing_that_a_terminal_would_obey() {
+    let gpulane = gpulane();
+    let text = "a\u{9b}31m\u{202e}b\u{2066}\u{7f}";
+    let args = [
+        "run",
+        "--gpus",
+        "none",
+        "--run-dir",
+        "r",
+        "--json",
+        "--",
+        "sh",
+        "-c",
+        "echo \"Error: $0\" >&2; exit 3",
+        text,
+    ];
+    let run = gpulane.call(&args);
+    assert_eq!(run.code, 3, "{run:?}");
+    // As if a system had said it.
+    let path = gpulane.dir().join("journal.jsonl");
+    let mut records: Vec<gpulane_model::Record> = fs::read_to_string(&path)
+        .unwrap()
+        .lines()
+        .map(|line| gpulane_journal::decode(line).unwrap())
+        .collect();
+    for record in &mut records {
+        if let gpulane_model::Event::JobFailed { failure, .. } = &mut record.event {
+            failure.message = Some(text.to_owned());
+        }
+    }
+    let lines: Vec<String> = records.iter().map(|record| gpulane_journal::encode(record) + "\n").collect();
+    fs::write(&path, lines.concat()).unwrap();
+    for args in [
+        &["status", "r", "--json"][..],
+        &["status", "r", "run/main", "--json"],
+        &["watch", "r", "--json"],
+        &["doctor", "r", "--json"],
+        &["run", "--dry-run", "--json", "--gpus", "none", "--", "echo", text],
+    ] {
+        let seen = gpulane.call(args);
+        let raw = seen
+            .stdout
+            .chars()
+            .find(|c| *c != '\n' && (c.is_control() || ('\u{2028}'..='\u{2069}').contains(c)));
+        assert_eq!(raw, None, "{args:?}: {}", seen.stdout);
+        for line in seen.stdout.lines() {
+            serde_json::from_str::<serde_json::Value>(line)
+                .unwrap_or_else(|error| panic!("{args:?}: {error}: {line}"));
+        }
+        assert!(seen.stdout.contains("\\u202e") || args[0] == "status", "{args:?}: {}", seen.stdout);
+    }
+}

@@ -223,3 +223,92 @@ fn a_stack_of_64_kib_is_enough() {
     assert_eq!(finished.code, 0, "{}", finished.stderr);
     assert_eq!(output(&gpulane, "out/limit"), "64\n");
 }
+
+/// A user of whom nothing else runs.
+const LONELY: u32 = 61_234;
+
+#[test]
+fn few_processes_are_said_with_what_to_do_and_never_a_panic() {
+    let name = "few_processes_are_said_with_what_to_do_and_never_a_panic";
+    // Up to where a run stands still and asks to be let go on; of a map, where engine, feeder and its threads lack the next one.
+    let map = [
+        "map",
+        "model.py:Model",
+        "@items.txt",
+        "--out",
+        "r",
+        "--gpus",
+        "none",
+        "--lanes",
+        "1",
+        "--decode",
+        "value",
+    ];
+    let run = ["run", "--gpus", "none", "--lanes", "1", "--run-dir", "r", "--", "true"];
+    for (most, args) in
+        (1..=5).map(|most| (most, &run[..])).chain([4, 5, 8, 9, 10].map(|most| (most, &map[..])))
+    {
+        let Some(gpulane) = gpulane().as_user(name, LONELY + most) else { return };
+        gpulane.workspace.file("items.txt", "a\nb\n");
+        gpulane.workspace.file("model.py", "def Model(batch):\n    return [len(item) for item in batch]\n");
+        let user = LONELY + most;
+        let gpulane = gpulane.limited(&format!(
+            "set -- prlimit --nproc={most} setpriv --reuid={user} --regid={user} --clear-groups \"$@\""
+        ));
+        let finished = gpulane.call(args);
+        let told = &finished.stderr;
+        let refused = args == run || most <= 5;
+        assert!(
+            if refused { finished.code == 5 } else { [0, 3].contains(&finished.code) },
+            "{most} {args:?}: {finished:?}"
+        );
+        assert!(!refused || told.contains("`ulimit -u`"), "{most} {args:?}: {told}");
+        for log in ["engine.log", "feeder.log"] {
+            let log = std::fs::read_to_string(gpulane.dir().join(log)).unwrap_or_default();
+            assert!(!log.contains("panicked"), "{most} {args:?}: {log}");
+        }
+        assert!(!told.contains("panicked") && !told.contains("a bug"), "{most} {args:?}: {told}");
+    }
+}
+
+#[test]
+fn files_of_a_run_have_their_modes_and_jobs_their_umask_whatever_it_is() {
+    use std::os::unix::fs::PermissionsExt;
+    for umask in ["0777", "0700", "0477", "0177", "0022"] {
+        let gpulane = gpulane().limited(&format!("umask {umask}"));
+        let finished = gpulane.run(&one("umask", ""), "none");
+        assert_eq!(finished.code, 0, "{umask}: {finished:?}");
+        let mode = |path: &str| {
+            let path = gpulane.dir().join(path);
+            std::fs::metadata(&path)
+                .unwrap_or_else(|error| panic!("{}: {error}", path.display()))
+                .permissions()
+                .mode()
+                & 0o777
+        };
+        for (path, expected) in [
+            ("", 0o700),
+            ("jobs/s/main/attempt-1", 0o700),
+            ("plan.json", 0o600),
+            ("journal.jsonl", 0o600),
+            ("jobs/s/main/attempt-1/stdout.log", 0o600),
+        ] {
+            assert_eq!(mode(path), expected, "{umask}: {path}");
+        }
+        assert_eq!(output(&gpulane, "attempt-1/stdout.log"), format!("{umask}\n"));
+    }
+}
+
+#[test]
+fn a_machine_without_dev_null_is_told_so() {
+    let name = "a_machine_without_dev_null_is_told_so";
+    let Some(gpulane) =
+        gpulane().unshare(name, &["--mount", "sh", "-c", "mount -t tmpfs none /dev && exec \"$@\"", "sh"])
+    else {
+        return;
+    };
+    let finished = gpulane.call(&["run", "--gpus", "none", "--run-dir", "r", "--", "true"]);
+    assert_eq!(finished.code, 5, "{finished:?}");
+    assert!(finished.stderr.contains("/dev/null"), "{}", finished.stderr);
+    assert!(!gpulane.dir().exists(), "nothing is left of a start that was refused");
+}

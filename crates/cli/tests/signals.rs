@@ -78,7 +78,10 @@ fn sigkill_of_the_engine_leaves_nothing_and_is_said() {
 fn sigkill_of_the_guardian_leaves_nothing() {
     let (gpulane, live) = running();
     kill(insiders(&gpulane).1.pid, Signal::KILL);
-    assert_ne!(live.wait().code, 0);
+    let finished = live.wait();
+    assert_ne!(finished.code, 0);
+    assert!(!finished.stderr.contains("engine was killed"), "it was not: {}", finished.stderr);
+    assert!(finished.stderr.contains("guardian was killed (SIGKILL)"), "{}", finished.stderr);
     assert_resumable(&gpulane);
 }
 

@@ -285,6 +285,10 @@ pub fn io_hint(error: &io::Error) -> Option<String> {
         _ if rustix::io::Errno::from_io_error(error) == Some(rustix::io::Errno::IO) => {
             "check that disk (`dmesg` tells what it said), then try again"
         }
+        // Of files it is not to be had; of a new process or thread it says that there may be no more.
+        io::ErrorKind::WouldBlock => {
+            "you may have no more processes and threads: raise that limit (`ulimit -u`), or end some"
+        }
         io::ErrorKind::StorageFull => "free some space on that disk",
         io::ErrorKind::QuotaExceeded => "free some of your quota on that disk",
         io::ErrorKind::FileTooLarge => "raise the file size limit (`ulimit -f`)",

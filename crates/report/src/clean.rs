@@ -50,6 +50,25 @@ pub fn terminal_text(text: &str) -> Cow<'_, str> {
     Cow::Owned(lines.collect())
 }
 
+/// JSON for a terminal, too: whatever could move a cursor or turn the direction of writing around is written as `\\uXXXX`, which says
+/// the same. (serde_json escapes the controls below a space alone.)
+pub fn json_text(json: &str) -> Cow<'_, str> {
+    if json.bytes().all(|byte| byte < 0x7f) {
+        return Cow::Borrowed(json);
+    }
+    let mut text = String::with_capacity(json.len() + 64);
+    for c in json.chars() {
+        if matches!(c, '\u{7f}'..='\u{9f}' | '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}' | '\u{feff}')
+        {
+            // Writing to a String cannot fail.
+            let _ = write!(text, "\\u{:04x}", u32::from(c));
+        } else {
+            text.push(c);
+        }
+    }
+    Cow::Owned(text)
+}
+
 fn push(clean: &mut String, c: char) {
     match c {
         '\t' => clean.push(c),

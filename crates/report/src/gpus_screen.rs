@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use gpulane_model::Millis;
 
+use crate::clean::json_text;
 use crate::gpus_seen::{SeenGpus, gpus_json};
 use crate::gpus_table::{gpus_table, lines};
 use crate::look::Look;
@@ -41,7 +42,7 @@ impl GpusScreen {
 
     /// Prints a look as a line of JSON.
     pub fn show_json(&mut self, seen: &SeenGpus) -> io::Result<()> {
-        self.screen.line(&gpus_json(seen));
+        self.screen.line(&json_text(&gpus_json(seen)));
         self.screen.flush()
     }
 

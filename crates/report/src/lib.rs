@@ -53,7 +53,7 @@ mod view;
 mod waits;
 mod watch_words;
 
-pub use clean::terminal_text;
+pub use clean::{json_text, terminal_text};
 pub use detail::{job_detail, job_detail_json};
 pub use findings::{Found, Weight, findings_count, findings_text};
 pub use fit_json::fit_plan_json;

@@ -209,7 +209,7 @@ fn closing(of: &Summed<'_>, end: &End, run: &str, lines: &mut Vec<String>) {
             number(to_do)
         )),
         End::EngineDied { message } => {
-            lines.push(format!("{} gpulane's engine died: {}", of.palette.cross(), safe(message)));
+            lines.push(format!("{} the run broke off: {}", of.palette.cross(), safe(message)));
             lines.push(format!(
                 "  {} of {} done, {} to go.",
                 number(counts.ended()),

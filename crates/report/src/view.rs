@@ -7,7 +7,7 @@ use std::sync::Arc;
 use gpulane_journal::RunDir;
 use gpulane_model::{Attempt, Event, GpuIndex, JobId, LaneId, Millis, Plan, Record, RunState};
 
-use crate::clean::{clean, safe};
+use crate::clean::{clean, json_text, safe};
 use crate::echoes::Echoes;
 use crate::frame::{Frame, LaneJob, LaneRow, Silence, render};
 use crate::gpu_words::gpu_troubles;
@@ -426,7 +426,7 @@ impl View {
     pub(crate) fn write_json(&mut self) {
         let json = std::mem::take(&mut self.json);
         // A sink that takes no more marks itself as gone; the run matters more than who listens.
-        let _ = self.out.write(json.as_bytes());
+        let _ = self.out.write(json_text(&json).as_bytes());
     }
 
     /// Writes lines before the tick is over where very many have gathered.

@@ -181,7 +181,7 @@ fn an_engine_that_died_is_told_with_the_way_on() {
 ablation: 4 jobs (train 3, eval 1) on 2 simulated GPUs, in RUN
 train/lr=0.1 │ last words
 
-✗ gpulane's engine died: killed by SIGKILL
+✗ the run broke off: killed by SIGKILL
   0 of 4 jobs done, 4 to go.
   go on:    gpulane resume RUN
 ";

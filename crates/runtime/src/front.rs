@@ -12,7 +12,7 @@ use std::process::{Child, Stdio};
 use std::time::{Duration, Instant};
 
 use gpulane_journal::{RunDir, RunLock};
-use gpulane_model::GUARDIAN;
+use gpulane_model::{ExitCode, GUARDIAN};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::MemfdFlags;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -21,6 +21,7 @@ use serde::{Deserialize, Serialize};
 use crate::leash::signals_are_heard;
 use crate::orders::{Orders, StartRequest};
 use crate::process::descriptors::inherit;
+use crate::process::inherited::users_umask;
 use crate::process::signals::Signals;
 
 /// If the guardian was killed, the engine ends everything itself; this long it may take.
@@ -81,6 +82,13 @@ pub enum EngineEnd {
     Code(u8),
     /// Killed by this signal.
     Killed(i32),
+    /// The guardian was killed by this signal, and the engine has ended everything; or has not ended in time.
+    GuardianKilled {
+        /// The signal.
+        signal: i32,
+        /// The engine has ended.
+        engine_ended: bool,
+    },
     /// The guardian, which has this process id, neither ends nor can be made to: something may still live.
     GuardianStuck(u32),
 }
@@ -154,6 +162,7 @@ impl Front {
             link: engine_link.as_raw_fd(),
             durable: durable.as_raw_fd(),
             lifeline: lifeline_end.as_ref().map(AsRawFd::as_raw_fd),
+            umask: users_umask(),
             guardian: None,
         }
         .command(GUARDIAN, Stdio::from(log))?
@@ -173,6 +182,15 @@ impl Front {
             guardian_killed: None,
             insisted: None,
         })
+    }
+
+    /// The exit code of a run that could not be started, or not go on, for this.
+    pub fn code_of(error: &io::Error) -> ExitCode {
+        match error.kind() {
+            // No more processes, no `/dev/null`: what a machine has to have is not here.
+            io::ErrorKind::WouldBlock | io::ErrorKind::NotFound => ExitCode::NoResources,
+            _ => ExitCode::Internal,
+        }
     }
 
     /// Where to read how many bytes of the journal are durable: what may be announced.
@@ -269,7 +287,8 @@ impl Front {
         if let Some((signal, since)) = self.guardian_killed {
             let over = self.engine_gone.is_some() || now - since > ENGINE_PATIENCE;
             let enough = insisted.is_some_and(|since| since > INSISTED);
-            return (over || enough).then_some(EngineEnd::Killed(signal));
+            let engine_ended = self.engine_gone.is_some();
+            return (over || enough).then_some(EngineEnd::GuardianKilled { signal, engine_ended });
         }
         if self.engine_gone.is_some() || insisted.is_some() {
             // Somebody may have stopped the guardian. Where nobody has, this is no news.

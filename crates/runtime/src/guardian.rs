@@ -4,16 +4,18 @@
 
 use std::io::{self, Write};
 use std::os::fd::{AsFd, OwnedFd};
+use std::os::unix::net::UnixStream;
 use std::process::Stdio;
 use std::time::{Duration, Instant};
 
 use gpulane_journal::RunDir;
-use gpulane_model::ENGINE;
+use gpulane_model::{ENGINE, ExitCode};
 use gpulane_witness::stat_of;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use rustix::process::{Pid, PidfdFlags, Signal, WaitOptions, WaitStatus, pidfd_open, wait};
 
+use crate::front::{Front, Message};
 use crate::orders::Orders;
 use crate::process::descriptors::adopt;
 use crate::process::subreaper::{Children, become_subreaper};
@@ -49,7 +51,10 @@ fn guard() -> io::Result<u8> {
     become_subreaper()?;
     let lifeline = orders.lifeline.take().map(adopt).transpose()?;
     orders.guardian = Some(rustix::process::getpid().as_raw_nonzero().get());
-    let engine = orders.command(ENGINE, Stdio::inherit())?.spawn()?;
+    let engine = match orders.command(ENGINE, Stdio::inherit()).and_then(|mut command| command.spawn()) {
+        Ok(engine) => engine,
+        Err(error) => return Ok(refuse(orders.link, &error)?.code()),
+    };
     let engine = i32::try_from(engine.id()).ok().and_then(Pid::from_raw).ok_or(io::ErrorKind::Other)?;
     // The engine has its own copies of these now. The lock stays open here: see above.
     drop(adopt(orders.link)?);
@@ -62,6 +67,21 @@ fn guard() -> io::Result<u8> {
         crate::engine::clear_mps_leftovers();
     }
     Ok(exit_code(status))
+}
+
+/// Tells the front why there is no engine: nothing was started.
+fn refuse(link: std::os::fd::RawFd, error: &io::Error) -> io::Result<ExitCode> {
+    let code = Front::code_of(error);
+    let refused = Message::Refused {
+        text: format!("cannot start the engine: {error}"),
+        hint: gpulane_journal::io_hint(error),
+        code: code.code(),
+    };
+    let mut line = serde_json::to_vec(&refused)?;
+    line.push(b'\n');
+    // With the front gone, nobody has to be told.
+    let _ = UnixStream::from(adopt(link)?).write_all(&line);
+    Ok(code)
 }
 
 /// Returns when the engine has ended or the front is gone.

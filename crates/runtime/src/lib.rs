@@ -33,9 +33,10 @@ pub use placeholders::Placeholders;
 pub use process::proc_mount::{ProcFault, check_proc};
 
 /// Does what `main` is to do, free of what whoever started this process left it with: signals are at their default but those that
-/// `nohup` ignores, and there is stack enough whatever `ulimit -s` says.
+/// `nohup` ignores, its own files can be read whatever the umask, and there is stack enough whatever `ulimit -s` says.
 pub fn begin_process<T>(work: impl FnOnce() -> T) -> T {
     process::inherited::reset_signals();
+    process::inherited::keep_own_rights();
     process::stack::with_enough(work)
 }
 

@@ -2,6 +2,7 @@
 //! address space, nothing inherited but the descriptors named here. The orders travel in the environment, so that
 //! a command-line search such as `pkill -f gpulane` does not find the guardian by the run's path.
 
+use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::RawFd;
 use std::os::unix::process::CommandExt;
@@ -13,6 +14,9 @@ use serde::{Deserialize, Serialize};
 
 /// Where the orders stand; removed from the environment jobs see.
 const VARIABLE: &str = "GPULANE_ORDERS";
+
+/// What is read from and written to where there is nothing to say.
+const NOTHING: &str = "/dev/null";
 
 /// How to run what is in a run directory.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
@@ -53,6 +57,9 @@ pub(crate) struct Orders {
     pub(crate) durable: RawFd,
     /// Closes when the front ends. `None`: detached.
     pub(crate) lifeline: Option<RawFd>,
+    /// The umask that jobs get, where it is not the engine's.
+    #[serde(default)]
+    pub(crate) umask: Option<u32>,
     /// The guardian's process, once there is one: the engine must not outlive it.
     pub(crate) guardian: Option<i32>,
 }
@@ -72,12 +79,15 @@ impl Orders {
 
     /// This program under another name, with these orders; stdio from and to nothing but the log.
     pub(crate) fn command(&self, name: &str, log: Stdio) -> io::Result<Command> {
+        let nothing = OpenOptions::new().read(true).write(true).open(NOTHING).map_err(|error| {
+            io::Error::new(error.kind(), format!("cannot open {NOTHING}, which every process needs: {error}"))
+        })?;
         let mut command = Command::new("/proc/self/exe");
         command
             .arg0(name)
             .env(VARIABLE, serde_json::to_string(self)?)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
+            .stdin(nothing.try_clone()?)
+            .stdout(nothing)
             .stderr(log);
         Ok(command)
     }

@@ -81,7 +81,7 @@ fn show_some(out: &Path) {
     parts.sort();
     let text = parts.first().and_then(|part| std::fs::read_to_string(part).ok()).unwrap_or_default();
     for line in text.lines().take(3) {
-        say::data(format!("{line}\n"));
+        say::json(line);
     }
     say::progress(format!("all results: {}/part-*.jsonl, one row for each text", out.display()));
 }

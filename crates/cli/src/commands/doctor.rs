@@ -118,7 +118,7 @@ fn tell(answer: &Answer, args: &Doctor) -> ExitCode {
         if let Some(ended) = &answer.ended {
             object["ended"] = json!(ended);
         }
-        say::data(format!("{object}\n"));
+        say::json(object);
     } else {
         say::shown(&text(answer, args));
     }

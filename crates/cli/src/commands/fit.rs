@@ -61,11 +61,11 @@ fn fit_memory(model: Bytes, args: &Fit) -> Result<ExitCode, ExitCode> {
         return Err(ExitCode::NoResources);
     }
     let question = FitMemory { model, headroom: args.headroom, gpus };
-    say::data(if args.json {
-        gpulane_report::fit_memory_json(&question) + "\n"
+    if args.json {
+        say::json(gpulane_report::fit_memory_json(&question));
     } else {
-        gpulane_report::fit_memory(&question, Look::detect(&io::stdout()))
-    });
+        say::data(gpulane_report::fit_memory(&question, Look::detect(&io::stdout())));
+    }
     Ok(if question.workers_in_all() == 0 { ExitCode::NoResources } else { ExitCode::Success })
 }
 
@@ -97,11 +97,11 @@ fn fit_plan(path: &Path, args: &Fit) -> Result<ExitCode, ExitCode> {
         misfits: &misfits,
         forecast: forecast.as_ref(),
     };
-    say::data(if args.json {
-        gpulane_report::fit_plan_json(&answer) + "\n"
+    if args.json {
+        say::json(gpulane_report::fit_plan_json(&answer));
     } else {
-        gpulane_report::fit_plan(&answer, Look::detect(&io::stdout()))
-    });
+        say::data(gpulane_report::fit_plan(&answer, Look::detect(&io::stdout())));
+    }
     Ok(if misfits.is_empty() { ExitCode::Success } else { ExitCode::NoResources })
 }
 

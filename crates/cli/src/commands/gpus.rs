@@ -31,7 +31,7 @@ pub(crate) fn gpus(args: &Gpus) -> ExitCode {
         return watch(&spec, args.json);
     }
     match look(&spec) {
-        Ok(seen) if args.json => say::data(gpulane_report::gpus_json(&seen) + "\n"),
+        Ok(seen) if args.json => say::json(gpulane_report::gpus_json(&seen)),
         Ok(seen) => {
             say::shown(&gpulane_report::gpus_table(&seen, Look::detect(&io::stdout()), unix_now()));
         }
@@ -119,8 +119,11 @@ fn simulated(spec: &GpuSpec) -> Result<Vec<GpuReading>, Nothing> {
 /// Looks, on a thread of its own because the driver may hang; `None`: told to stop meanwhile.
 fn look_unless(spec: &GpuSpec, stop: &CtrlC) -> Option<Result<SeenGpus, Nothing>> {
     let (sender, answer) = std::sync::mpsc::sync_channel(1);
-    let spec = spec.clone();
-    std::thread::spawn(move || sender.send(look(&spec)));
+    let asked = spec.clone();
+    if std::thread::Builder::new().spawn(move || sender.send(look(&asked))).is_err() {
+        // There may be no more threads: then this one waits.
+        return Some(look(spec));
+    }
     loop {
         match answer.recv_timeout(Duration::from_millis(50)) {
             Ok(seen) => return Some(seen),

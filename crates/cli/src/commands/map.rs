@@ -152,7 +152,7 @@ fn dry_run(plan: &Plan, args: &Map) -> ExitCode {
             "output": parts,
             "command": stage.command,
         });
-        say::data(format!("{shown}\n"));
+        say::json(shown);
     } else {
         say::data(in_lines(plan, map, counted, workers, ring, &parts));
     }

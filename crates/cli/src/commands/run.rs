@@ -234,7 +234,8 @@ fn dry_run(plan: &Plan, args: &Run) {
         let placeholders = Placeholders { dir: &dir, plan, job, attempt: Attempt(1), lane: None };
         let _ = if args.show.json {
             let argv = placeholders.argv();
-            writeln!(text, "{}", serde_json::json!({ "job": plan.job_name(job), "argv": argv }))
+            let line = serde_json::json!({ "job": plan.job_name(job), "argv": argv });
+            writeln!(text, "{}", gpulane_report::json_text(&line.to_string()))
         } else {
             let argv: Vec<String> = placeholders.argv().iter().map(|word| quoted(word)).collect();
             writeln!(text, "{}\t{}", plan.job_name(job), argv.join(" "))

@@ -39,12 +39,12 @@ pub(crate) fn status(args: &Status) -> ExitCode {
             Err(code) => return code,
         };
         if args.json {
-            say::data(gpulane_report::job_detail_json(&snapshot, job) + "\n");
+            say::json(gpulane_report::job_detail_json(&snapshot, job));
         } else {
             say::shown(&gpulane_report::job_detail(&snapshot, job, look));
         }
     } else if args.json {
-        say::data(gpulane_report::status_json(&snapshot) + "\n");
+        say::json(gpulane_report::status_json(&snapshot));
     } else {
         say::shown(&gpulane_report::status(&snapshot, look, args.all));
     }
@@ -65,7 +65,7 @@ fn list(json: bool, look: Look) -> ExitCode {
     rows.sort_by_key(|(started, _)| *started);
     let rows: Vec<RunRow> = rows.into_iter().map(|(_, row)| row).collect();
     if json {
-        say::data(gpulane_report::runs_json(&rows) + "\n");
+        say::json(gpulane_report::runs_json(&rows));
     } else if rows.is_empty() {
         say::progress(format!("no runs under {}", Path::new(RUNS).display()));
         say::hint("`gpulane demo` makes one; `gpulane status DIR` looks at a run elsewhere");

@@ -4,6 +4,7 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
+use std::thread::ScopedJoinHandle;
 
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
@@ -47,9 +48,14 @@ impl Mapping {
         let step = self.bytes.div_ceil(threads).next_multiple_of(4096);
         let got: Vec<Result<(), Errno>> = std::thread::scope(|scope| {
             let part = |at: usize| self.get(at, step.min(self.bytes - at));
-            let parts: Vec<_> =
-                (0..self.bytes).step_by(step).map(|at| scope.spawn(move || part(at))).collect();
-            parts.into_iter().map(|part| part.join().unwrap_or(Err(Errno::NOMEM))).collect()
+            let start = |at| (at, std::thread::Builder::new().spawn_scoped(scope, move || part(at)));
+            let parts: Vec<_> = (0..self.bytes).step_by(step).map(start).collect();
+            let join = |(at, started): (usize, io::Result<ScopedJoinHandle<'_, _>>)| match started {
+                Ok(thread) => thread.join().unwrap_or(Err(Errno::NOMEM)),
+                // There may be no more threads: then this one does it.
+                Err(_) => part(at),
+            };
+            parts.into_iter().map(join).collect()
         });
         match got.into_iter().find_map(Result::err) {
             None => Ok(true),

@@ -2,13 +2,14 @@
 //! wrong is refused here, in words, with nothing started.
 
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use gpulane_gpu::{GpuError, GpuSpec, Leases};
-use gpulane_journal::{Commit, Journal, Mode, RunDir, RunDirError};
+use gpulane_journal::{Commit, Journal, JournalError, Mode, RunDir, RunDirError};
 use gpulane_model::{Event, ExitCode, Foreign, GpuKind, Machine, Memory, Millis, Plan, RunState, env_vars};
 use rustix::process::{Pid, Signal, kill_process, set_parent_process_death_signal};
 
@@ -20,7 +21,7 @@ use super::{recovery, worker_kit};
 use crate::front::Message;
 use crate::orders::{Orders, StartRequest};
 use crate::process::descriptors::{adopt, keep_to_ourselves};
-use crate::process::inherited::raise_descriptor_limit;
+use crate::process::inherited::{raise_descriptor_limit, set_users_umask};
 use crate::process::signals::Signals;
 use crate::process::subreaper::become_subreaper;
 use crate::process::tree;
@@ -118,6 +119,7 @@ impl Refusal {
 
 pub(super) fn begin() -> Result<Prepared, Refusal> {
     let orders = Orders::take().map_err(Refusal::internal)?;
+    set_users_umask(orders.umask);
     // Started through /proc/self/exe, it would be called `exe`.
     let _ = rustix::thread::set_name(c"gpulane-engine");
     die_with_the_guardian(&orders)?;
@@ -367,8 +369,12 @@ fn open_journal(
     link: &Link,
 ) -> Result<(Journal, RunState), Refusal> {
     let mode = if request.salvage { Mode::Salvage } else { Mode::Strict };
-    let (journal, past, repair) = Journal::open(dir, plan, mode, on_commit)
-        .map_err(|error| Refusal::bad(&error).hinted(error.hint()))?;
+    let (journal, past, repair) = Journal::open(dir, plan, mode, on_commit).map_err(|error| {
+        let short =
+            matches!(&error, JournalError::Io { source, .. } if source.kind() == io::ErrorKind::WouldBlock);
+        let code = if short { ExitCode::NoResources } else { ExitCode::BadInput };
+        Refusal::new(code, &error).hinted(error.hint())
+    })?;
     if let Some(text) = repair.describe() {
         link.note(&text);
     }

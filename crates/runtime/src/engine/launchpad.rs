@@ -256,7 +256,8 @@ fn setback(error: &io::Error, dir: &RunDir) -> Setback {
 /// What an error of clone or exec means for the job.
 fn explain(error: &io::Error, program: &str, cwd: &str) -> Setback {
     if is_shortage(error) {
-        return Setback::Blocked(format!("cannot start a process: {error}; trying again"));
+        let hint = gpulane_journal::io_hint(error).map(|hint| format!("; {hint}")).unwrap_or_default();
+        return Setback::Blocked(format!("cannot start a process: {error}{hint}; trying again"));
     }
     let gone = !std::path::Path::new(cwd).is_dir();
     let text = match error.kind() {

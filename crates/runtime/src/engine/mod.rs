@@ -31,8 +31,6 @@ mod trouble;
 mod vigil;
 mod worker_kit;
 
-use gpulane_model::ExitCode;
-
 pub(crate) use mps::clear_leftovers as clear_mps_leftovers;
 
 use begin::Refusal;
@@ -59,8 +57,9 @@ pub(crate) fn main() -> u8 {
             code.code()
         }
         Err(error) => {
-            prepared.link.note(&format!("gpulane cannot go on: {error}"));
-            ExitCode::Internal.code()
+            let hint = gpulane_journal::io_hint(&error).map(|hint| format!("; {hint}")).unwrap_or_default();
+            prepared.link.trouble(&format!("gpulane cannot go on: {error}{hint}"));
+            crate::front::Front::code_of(&error).code()
         }
     }
 }

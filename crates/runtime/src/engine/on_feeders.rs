@@ -60,7 +60,9 @@ impl Reactor<'_> {
                 self.feed(Input::FeederGone { stage });
             }
             Err(error) => {
-                let because = format!("cannot start the feeder: {error}");
+                let hint =
+                    gpulane_journal::io_hint(&error).map(|hint| format!("; {hint}")).unwrap_or_default();
+                let because = format!("cannot start the feeder: {error}{hint}");
                 self.feed(Input::MapEnded { stage, result: Err(because) });
                 self.feed(Input::FeederGone { stage });
             }

@@ -162,8 +162,10 @@ impl Hub {
             let _ = news.send(told);
             ring(&bell);
         };
-        let loaders = Loaders::start(setup, Box::new(source), tell)
-            .map_err(|error| format!("cannot start the threads that load: {error}"))?;
+        let loaders = Loaders::start(setup, Box::new(source), tell).map_err(|error| {
+            let hint = gpulane_journal::io_hint(&error).map(|hint| format!("; {hint}")).unwrap_or_default();
+            format!("cannot start the threads that load: {error}{hint}")
+        })?;
         loaders.set_workers(workers);
         self.say_how(decode, threads, &geometry, planes, on_device, ready);
         self.begin_figures();

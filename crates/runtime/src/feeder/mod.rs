@@ -41,7 +41,9 @@ pub(crate) fn main() -> u8 {
     feed().unwrap_or_else(|error| {
         // Standard error is the feeder's log.
         let _ = writeln!(io::stderr(), "feeder: {error}");
-        Telling::default().say(&FeederWord::Stopped { because: error.to_string(), refused: false });
+        let hint = gpulane_journal::io_hint(&error).map(|hint| format!("; {hint}")).unwrap_or_default();
+        let because = format!("the feeder cannot go on: {error}{hint}");
+        Telling::default().say(&FeederWord::Stopped { because, refused: false });
         ExitCode::Internal.code()
     })
 }

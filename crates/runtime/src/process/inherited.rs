@@ -1,10 +1,11 @@
-//! What a program inherits across exec beside descriptors: ignored signals, the signal mask, the limit of open files. Ours are set
-//! right at our start; what we start for a user gets default signals, an empty mask and the limit we were started with.
+//! What a program inherits across exec beside descriptors: ignored signals, the signal mask, the limit of open files, the umask. Ours
+//! are set right at our start; what we start for a user gets default signals, an empty mask, and the limit and umask we were started with.
 
 #![allow(unsafe_code)]
 
 use std::mem::MaybeUninit;
 use std::sync::OnceLock;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Signals of Linux are numbered from 1 to this.
 const LAST_SIGNAL: u32 = 64;
@@ -17,6 +18,11 @@ const ERRORS: [libc::c_int; 2] = [libc::SIGPIPE, libc::SIGXFSZ];
 
 /// The limit of open files we were started with, once ours is raised.
 static STARTED_WITH: OnceLock<libc::rlimit> = OnceLock::new();
+
+/// The umask of whoever started gpulane, or [`OURS`].
+static USERS_UMASK: AtomicU32 = AtomicU32::new(OURS);
+/// It is the same as ours.
+const OURS: u32 = u32::MAX;
 
 /// The kernel's `struct sigaction`. All zero is the default. (glibc's own functions hide two real-time signals.)
 #[repr(C)]
@@ -106,6 +112,28 @@ pub(crate) fn raise_descriptor_limit() {
     }
 }
 
+/// Takes back from our umask what it takes from our own user: files of a run that gpulane itself may not read are of no use, and modes
+/// are explicit. What we start for a user gets the umask we were started with.
+pub(crate) fn keep_own_rights() {
+    // SAFETY: plain system calls on this process's own mask, before any thread is started.
+    let umask = unsafe { libc::umask(0o077) };
+    // SAFETY: likewise.
+    unsafe { libc::umask(umask & 0o077) };
+    if umask & 0o700 != 0 {
+        set_users_umask(Some(umask));
+    }
+}
+
+/// The umask of whoever started gpulane, where ours is another.
+pub(crate) fn users_umask() -> Option<u32> {
+    Some(USERS_UMASK.load(Ordering::Relaxed)).filter(|umask| *umask != OURS)
+}
+
+/// In a process that was started by one of ours.
+pub(crate) fn set_users_umask(umask: Option<u32>) {
+    USERS_UMASK.store(umask.unwrap_or(OURS), Ordering::Relaxed);
+}
+
 /// What a process gets that is started for a user.
 #[derive(Clone, Copy)]
 pub(crate) struct Beginning {
@@ -113,6 +141,7 @@ pub(crate) struct Beginning {
     ignored: u64,
     mask: libc::sigset_t,
     files: Option<libc::rlimit>,
+    umask: Option<libc::mode_t>,
 }
 
 impl Beginning {
@@ -123,6 +152,7 @@ impl Beginning {
             ignored: ignored.fold(0, |set, signal| set | 1 << (signal - 1)),
             mask: no_signals(),
             files: STARTED_WITH.get().copied(),
+            umask: users_umask(),
         }
     }
 
@@ -135,6 +165,9 @@ impl Beginning {
         }
         // SAFETY: plain system calls that read what they are given.
         unsafe {
+            if let Some(umask) = self.umask {
+                libc::umask(umask);
+            }
             if let Some(files) = &self.files {
                 libc::setrlimit(libc::RLIMIT_NOFILE, &raw const *files);
             }

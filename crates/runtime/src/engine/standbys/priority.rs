@@ -26,13 +26,13 @@ impl Priority {
     /// Tries on a thread of its own whether a priority that was lowered can be raised again: that takes a right which the
     /// system says in several places.
     pub(super) fn try_out() -> Self {
-        let trial = std::thread::spawn(|| {
+        let trial = std::thread::Builder::new().spawn(|| {
             let usual = getpriority_process(None).ok()?;
             setpriority_process(None, usual + 1).ok()?;
             setpriority_process(None, usual).ok()?;
             Some(usual)
         });
-        Self { usual: trial.join().ok().flatten() }
+        Self { usual: trial.ok().and_then(|trial| trial.join().ok().flatten()) }
     }
 
     /// Whether importing costs the jobs next to nothing.
