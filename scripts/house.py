@@ -84,6 +84,7 @@ OPENS_ELSE = (
     "crates/runtime/src/engine/worker_kit.rs",
     "crates/runtime/src/feeder/careful.rs",
     "crates/runtime/src/feeder/sameness.rs",
+    "crates/runtime/src/orders.rs",
     "crates/runtime/src/process/",
 )
 NAMELESS = {"utils", "util", "common", "helpers", "misc", "imp"}

@@ -5,7 +5,8 @@
 use std::path::Path;
 use std::process::{Child, Command, Stdio};
 
-use gpulane_testkit::{FakeNvml, Gpulane, wait_until};
+use gpulane_testkit::{FakeNvml, Gpulane, processes, wait_for, wait_until};
+use rustix::process::{Pid, Signal, kill_process};
 use serde_json::Value;
 
 fn on(gpus: &[&str]) -> (FakeNvml, Gpulane) {
@@ -268,4 +269,38 @@ fn nobody_gets_ahead_by_claiming_to_have_come_earlier() {
         has(&path, "run_finished")
     });
     assert_eq!((first.wait().code, second.wait().code), (0, 0));
+}
+
+#[test]
+fn an_orphan_that_keeps_the_lease_of_a_dead_run_is_found_and_ended() {
+    for by_doctor in [true, false] {
+        let (_nvml, gpulane) = on(&["24GiB"]);
+        // It leaves its session and its environment: nothing but the lock shows whose it is.
+        let script = "test -e once && exit 0; touch once; env -i setsid sleep 5803 & sleep 5804";
+        let live = gpulane.spawn(&["run", "--run-dir", "r", "--", "sh", "-c", script]);
+        let started = gpulane.wait_for_events("job_started", 1);
+        let main = i32::try_from(started[0]["pid"].as_i64().unwrap()).unwrap();
+        let own = |seen: &gpulane_testkit::Seen| seen.command == "sleep 5803" && seen.parent == main;
+        let orphan = wait_for("the orphan", || processes().into_iter().find(own)).pid;
+        let all = processes();
+        let parent = |pid: i32| all.iter().find(|seen| seen.pid == pid).unwrap().parent;
+        let (engine, guardian) = (parent(main), parent(parent(main)));
+        for (pid, signal) in [(guardian, Signal::STOP), (engine, Signal::KILL), (guardian, Signal::KILL)] {
+            kill_process(Pid::from_raw(pid).unwrap(), signal).unwrap();
+        }
+        assert_ne!(live.wait().code, 0);
+        let lives = |pid: i32| processes().iter().any(|seen| seen.pid == pid && seen.command == "sleep 5803");
+        wait_until("the job's end", || {
+            !processes().iter().any(|seen| seen.pid == main && !seen.command.is_empty())
+        });
+        assert!(lives(orphan), "nobody was left to end it");
+        if by_doctor {
+            let fixed = gpulane.call(&["doctor", "--fix"]);
+            assert!(fixed.stdout.contains(&orphan.to_string()), "{fixed:?}");
+            assert!(!lives(orphan), "{fixed:?}");
+        }
+        let resumed = gpulane.call(&["resume", "r"]);
+        assert_eq!(resumed.code, 0, "{resumed:?}");
+        assert!(!lives(orphan));
+    }
 }

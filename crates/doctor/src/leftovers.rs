@@ -1,5 +1,5 @@
-//! Processes that a run left when it died: found by the tag every process of a run bears, and by the run's lock, which
-//! nobody holds any more. Only those are provably ours to end.
+//! Processes that a run left when it died: found by the tag every process of a run bears, or by the lease they keep, and by the run's
+//! lock, which nobody holds any more. Only those are provably ours to end.
 
 use std::collections::{HashMap, HashSet};
 use std::path::{Path, PathBuf};
@@ -36,11 +36,13 @@ pub(crate) fn find() -> Vec<Leftover> {
     // Processes first, then the locks: a run ends all it started before it gives its lock back.
     let processes = proc::all();
     let me = geteuid().as_raw();
-    let tagged: Vec<(Process, Tag)> = processes
+    let mut tagged: Vec<(Process, Tag)> = processes
         .iter()
         .filter(|process| proc::owner(process.pid) == Some(me) && proc::sees_our_files(process.pid))
         .filter_map(|process| Some((process.clone(), proc::tag(process.pid)?)))
         .collect();
+    let keepers = keepers(&processes, &tagged);
+    tagged.extend(keepers);
     let mut runs: HashMap<PathBuf, Option<Proof>> = HashMap::new();
     let standing: Vec<(Process, Tag, Option<Proof>)> = tagged
         .into_iter()
@@ -56,6 +58,20 @@ pub(crate) fn find() -> Vec<Leftover> {
         left.filter_map(|(process, tag, proof)| Some(Leftover { process, tag, proof: proof? })).collect();
     left.sort_by(|a, b| (&a.tag.run, a.process.pid).cmp(&(&b.tag.run, b.process.pid)));
     left
+}
+
+/// Those that bear no tag any more, but keep the lease of a run whose engine is gone.
+fn keepers(processes: &[Process], tagged: &[(Process, Tag)]) -> Vec<(Process, Tag)> {
+    let runs: HashSet<PathBuf> =
+        gpulane_gpu::survey().leases.into_iter().map(|(_, holder)| holder.run).collect();
+    let of_run = |run: PathBuf| gpulane_gpu::keepers(&run).into_iter().map(move |pid| (pid, run.clone()));
+    let untagged = runs.into_iter().flat_map(of_run).filter_map(|(pid, run)| {
+        let process = processes.iter().find(|process| process.pid == pid)?.clone();
+        let known = tagged.iter().any(|(other, _)| other.pid == pid);
+        let ours = !known && proc::sees_our_files(pid) && !is_own(pid);
+        ours.then(|| (process, Tag { run, job: "a job that cannot be told".to_owned() }))
+    });
+    untagged.collect()
 }
 
 /// What becomes of processes of this run; `None`: somebody works on it, or that cannot be ruled out.

@@ -14,6 +14,7 @@
 
 mod directory;
 mod holder;
+mod keepers;
 mod lease;
 mod queue;
 mod survey;
@@ -33,6 +34,7 @@ use queue::{Place, Proof, Waiting};
 use wakeup::Wakeup;
 
 pub use holder::{Holder, Ticket};
+pub use keepers::keepers;
 pub use lease::{Lease, Standing};
 pub use survey::{LeaseDirOwner, Survey, are_leased_to, lease_dir_owner, survey};
 

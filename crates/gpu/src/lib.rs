@@ -15,8 +15,8 @@ pub use checkup::DriverVersions;
 pub use deadline::{DEADLINE, readings, with_deadline};
 pub use inventory::{Found, GpuError, find};
 pub use leases::{
-    Holder, Lease, LeaseDirOwner, Leases, Standing, Survey, Take, Ticket, are_leased_to, lease_dir_owner,
-    survey,
+    Holder, Lease, LeaseDirOwner, Leases, Standing, Survey, Take, Ticket, are_leased_to, keepers,
+    lease_dir_owner, survey,
 };
 pub use probe::{NoProbe, Probe, ProbeError};
 pub use reading::{Glance, GpuReading, MemoryReading, ProcessReading};

@@ -51,7 +51,7 @@ pub fn terminal_text(text: &str) -> Cow<'_, str> {
 }
 
 /// JSON for a terminal, too: whatever could move a cursor or turn the direction of writing around is written as `\\uXXXX`, which says
-/// the same. (serde_json escapes the controls below a space alone.)
+/// the same. (`serde_json` escapes the controls below a space alone.)
 pub fn json_text(json: &str) -> Cow<'_, str> {
     if json.bytes().all(|byte| byte < 0x7f) {
         return Cow::Borrowed(json);

@@ -25,18 +25,19 @@ use gpulane_model::{
     Attempt, Event, FailReason, Failure, Hang, HangAction, JobId, JobStatus, Machine, Plan, Record, RunState,
     Stage,
 };
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 
 use super::boot;
 use super::clock::Clock;
 use super::publish::{KEPT, OutputPlace, Unpublished, publish_left};
-use crate::process::tree::{self, Table};
+use crate::process::tree::{self, Process, Table};
 
 /// A killed process with much memory takes its time; one stuck in the kernel must not keep us.
 const PATIENCE: Duration = Duration::from_secs(20);
 
 /// Ends what an earlier engine of this run may have left alive. The guardian sees to that; this is for the day
-/// when guardian and engine were killed together. We hold the lock, so whatever bears the run's tag is a leftover.
+/// when guardian and engine were killed together. We hold the lock, so whatever bears the run's tag is a leftover, and so is
+/// what keeps a lease of it.
 pub(super) fn end_leftovers(dir: &RunDir) {
     let begun = Instant::now();
     while begun.elapsed() < PATIENCE {
@@ -44,6 +45,7 @@ pub(super) fn end_leftovers(dir: &RunDir) {
         // Started from inside one of the run's own jobs, we and our parents bear its tag too.
         let family = table.ancestors_of(rustix::process::getpid());
         let mut left = table.tagged(dir.root());
+        left.extend(keepers(dir).into_iter().filter(|keeper| !left.contains(keeper)).collect::<Vec<_>>());
         left.retain(|process| !family.contains(&process.pid));
         if left.is_empty() {
             return;
@@ -53,6 +55,13 @@ pub(super) fn end_leftovers(dir: &RunDir) {
         }
         std::thread::sleep(Duration::from_millis(2));
     }
+}
+
+/// Processes that keep a GPU leased to this run although no engine of it lived.
+fn keepers(dir: &RunDir) -> Vec<Process> {
+    let run = std::path::absolute(dir.root()).unwrap_or_else(|_| dir.root().to_owned());
+    let pids = gpulane_gpu::keepers(&run).into_iter();
+    pids.filter_map(|pid| tree::look(Pid::from_raw(i32::try_from(pid).ok()?)?)).collect()
 }
 
 /// What is taken up again.
