@@ -1,7 +1,8 @@
 #!/usr/bin/env python3
 """The score of the watchdog on the programs of this folder.
 
-    tests/unseen/score.py GPULANE [--after SECONDS] [--lanes N] [--keep FOLDER] [--python PYTHON] [NAME ...]
+    tests/unseen/score.py GPULANE [--after SECONDS] [--lanes N] [--set N] [--keep FOLDER]
+        [--python PYTHON] [NAME ...]
 
 Runs every program twice under the real binary: as `hang` says by default, and with `outside` of three times `after`.
 A frozen program is to be told within three times `after`, counted from its last words, with the right cause (a keyword
@@ -56,8 +57,8 @@ class Seen:
 
     def words(self) -> str:
         told = self.of("hang_suspected")
-        said = [str(event[key]) for event in told[:1] for key in ("evidence", "waits_for", "cause") if event.get(key)]
-        return "; ".join(said)
+        keys = ("evidence", "waits_for", "cause", "proof")
+        return "; ".join(str(event[key]) for event in told[:1] for key in keys if event.get(key))
 
     def delay(self) -> float | None:
         told = self.told()
@@ -100,8 +101,8 @@ def stage(program: dict[str, Any], folder: Path, options: argparse.Namespace, ou
     )
 
 
-def silence(options: argparse.Namespace) -> float:
-    return float(options.after) * 2.5
+def silence(options: argparse.Namespace) -> int:
+    return int(options.after) * 5 // 2
 
 
 def read(journal: Path) -> list[dict[str, Any]]:
@@ -188,6 +189,10 @@ class Visit:
             name = str(event.get("job", "")).removesuffix("/main")
             if name in self.seen:
                 self.seen[name].events.append(event)
+        for seen in self.seen.values():
+            # Those of the second set have no last words: the earliest moment counts.
+            if seen.froze is None and seen.program.get("set") == 2:
+                seen.froze = next((seconds(event) for event in seen.of("job_started")), None)
 
     def is_settled(self, seen: Seen) -> bool:
         """Whether more time would show nothing new of it."""
@@ -252,6 +257,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("gpulane", type=os.path.abspath)
     parser.add_argument("names", nargs="*")
+    parser.add_argument("--set", type=int, choices=(1, 2), help="only those of one author")
     parser.add_argument("--after", type=int, default=8)
     parser.add_argument("--lanes", type=int, default=25, help="programs at once")
     parser.add_argument("--python", default=str(HERE / "venv/bin/python"), help="one that has joblib and filelock")
@@ -259,6 +265,7 @@ def main() -> int:
     options = parser.parse_intermixed_args()
     programs = json.loads((HERE / "manifest.json").read_text())
     programs = [one for one in programs if not options.names or one["name"] in options.names]
+    programs = [one for one in programs if options.set in (None, one.get("set", 1))]
     tools = {
         one["name"]: {*one["argv"][:1], *(["gcc", "g++"] if "runc.sh" in " ".join(one["argv"]) else [])}
         for one in programs

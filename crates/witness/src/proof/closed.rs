@@ -116,7 +116,9 @@ impl<'a> Closed<'a> {
                 Some(other) => self.is_closed(other) && (*tie != Tie::Joined || !has_ended(other)),
                 None => *tie != Tie::Joined,
             },
-            Source::Exit(pids) => !pids.is_empty() && pids.iter().all(|pid| self.will_not_end(*pid)),
+            Source::Exit(pids) => {
+                !self.may_be_guarded() && !pids.is_empty() && pids.iter().all(|pid| self.will_not_end(*pid))
+            }
             Source::Processes { pids, .. } => {
                 let gives_nothing =
                     |pid| self.evidence.process(pid).is_some_and(|other| self.whole_for(other, thread));
@@ -125,6 +127,12 @@ impl<'a> Closed<'a> {
             Source::Gpu => self.known.gpu == GpuUse::Idle,
             Source::Clock | Source::Outside(_) => false,
         }
+    }
+
+    /// Whether a monitor lives in the job: one that looks at a child again and again may be there to kill it.
+    fn may_be_guarded(&self) -> bool {
+        let mut threads = self.evidence.processes.iter().flat_map(|process| &process.threads);
+        threads.any(|thread| self.known.monitors.contains(&thread.tid) && !has_ended(thread))
     }
 
     /// What has ended already is about to be noticed, and who was not looked at may end.

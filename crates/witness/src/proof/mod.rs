@@ -6,7 +6,7 @@
 //!
 //! - **a closed job**: every thread of every process is closed;
 //! - **a closed chain**: the main thread is closed, though others beside it may live. Threads that only watch count as life for what
-//!   anybody could give (a plain lock, a pipe), and as none for what only a certain thread or the end of a child can.
+//!   anybody could give (a plain lock, a pipe, the end of a child, which they may kill), and as none for what only a certain thread can.
 
 mod closed;
 pub(crate) mod words;
