@@ -1,3 +1,5 @@
+"""Outside of the job `fcntl_held`: the process it waits for."""
+
 import fcntl, os, time
 
 tmp = os.environ["UNSEEN_TMP"]

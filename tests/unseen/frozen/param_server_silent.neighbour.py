@@ -1,3 +1,5 @@
+"""Outside of the job `param_server_silent`: the process it waits for."""
+
 import os, socket, threading, time
 
 tmp = os.environ["UNSEEN_TMP"]

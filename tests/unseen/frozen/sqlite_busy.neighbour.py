@@ -1,3 +1,5 @@
+"""Outside of the job `sqlite_busy`: the process it waits for."""
+
 import os, sqlite3, time
 
 tmp = os.environ["UNSEEN_TMP"]

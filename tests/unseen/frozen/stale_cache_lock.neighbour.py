@@ -1,3 +1,5 @@
+"""Outside of the job `stale_cache_lock`: the process it waits for."""
+
 import os, subprocess, sys, time
 
 cache = os.path.join(os.environ["UNSEEN_TMP"], "cache")

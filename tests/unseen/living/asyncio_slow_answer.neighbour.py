@@ -1,3 +1,5 @@
+"""Outside of the job `asyncio_slow_answer`: the process it waits for."""
+
 import os, socket, time
 
 tmp = os.environ["UNSEEN_TMP"]

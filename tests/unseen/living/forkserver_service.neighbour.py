@@ -1,3 +1,5 @@
+"""Outside of the job `forkserver_service`: the process it waits for."""
+
 import os, socket, time
 
 paths = [os.path.join(os.environ["UNSEEN_TMP"], f"s{i}") for i in range(2)]

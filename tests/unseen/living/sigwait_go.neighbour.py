@@ -1,3 +1,5 @@
+"""Outside of the job `sigwait_go`: the process it waits for."""
+
 import os, signal, time
 
 path = os.path.join(os.environ["UNSEEN_TMP"], "pid")

@@ -1,3 +1,5 @@
+"""Outside of the job `trickle_download`: the process it waits for."""
+
 import math, os, time
 from http.server import BaseHTTPRequestHandler, HTTPServer
 
