@@ -151,7 +151,7 @@ class Judge:
         notes = [note for note in self.notes[job.name] if note["attempt"] == attempt]
         own = any(note["at"] == "failing" and REASONS[note["how"]] == reason for note in notes)
         # Of a journal that was damaged the record of its start may be gone; its own note is not.
-        pids = {self.fates[job.name].pid, *(note["pid"] for note in notes)}
+        pids = {self.fates[job.name].pid, *(note.get("pid") for note in notes)} - {None}
         done = {
             "exit": self.happened.refused or any(note["at"] == "trouble" for note in notes),
             "signal": bool(pids & self.happened.signalled),
