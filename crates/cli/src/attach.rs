@@ -9,6 +9,7 @@ use gpulane_journal::{RunDir, RunLock};
 use gpulane_model::{ExitCode, Plan, ProcessExit};
 use gpulane_report::{End, Mode};
 use gpulane_runtime::{EngineEnd, Front, Message, StartRequest, Tick};
+use rustix::process::Signal;
 
 use crate::args::Show;
 use crate::say;
@@ -20,6 +21,8 @@ const LOOK_EVERY: Duration = Duration::from_millis(40);
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// Signals after which we no longer wait for the engine to end things in order.
 const PATIENCE: u32 = 3;
+/// The same signal again within this is the same wish: `timeout` signals its child, and then the whole group with the child in it.
+const ECHO: Duration = Duration::from_millis(500);
 
 /// How it ended, and whether the engine ever began.
 pub(crate) struct Ended {
@@ -54,7 +57,8 @@ pub(crate) fn attach(
     let durable = front.durable()?;
     let mode = Mode::choose(show.json, show.quiet || detached);
     let view = if detached { View::none() } else { View::start(dir, plan, mode, front.durable()?) };
-    let mut session = Session { dir, view, refused: None, ended: None, signals: 0, first_signal: None };
+    let mut session =
+        Session { dir, view, refused: None, ended: None, signals: 0, first_signal: None, last_signal: None };
     loop {
         session.take_messages(&mut front);
         if detached && durable.bytes() > 0 {
@@ -93,6 +97,7 @@ struct Session<'a> {
     /// How often we were told to stop.
     signals: u32,
     first_signal: Option<i32>,
+    last_signal: Option<(i32, Instant)>,
 }
 
 impl Session<'_> {
@@ -115,6 +120,12 @@ impl Session<'_> {
     }
 
     fn on_signal(&mut self, front: &mut Front, signal: i32) {
+        let now = Instant::now();
+        let before = self.last_signal.replace((signal, now));
+        let is_echo = |(last, at): (i32, Instant)| last == signal && now.duration_since(at) < ECHO;
+        if signal != Signal::INT.as_raw() && before.is_some_and(is_echo) {
+            return;
+        }
         self.signals += 1;
         self.first_signal.get_or_insert(signal);
         front.pass_on(signal);
@@ -149,9 +160,10 @@ impl Session<'_> {
                 (code, self.manner(code))
             }
             // We were told to stop and insisted: that is how it ended.
-            (EngineEnd::Killed(_) | EngineEnd::GuardianKilled { .. }, Some(signal)) if self.signals > 1 => {
-                (if signal == 2 { ExitCode::Interrupted } else { ExitCode::Terminated }, End::Interrupted)
-            }
+            (EngineEnd::Killed(_) | EngineEnd::GuardianKilled { .. }, Some(signal)) if self.signals > 1 => (
+                if signal == Signal::INT.as_raw() { ExitCode::Interrupted } else { ExitCode::Terminated },
+                End::Interrupted,
+            ),
             (EngineEnd::GuardianStuck(guardian), _) => {
                 let message = format!(
                     "its guardian (pid {guardian}) cannot say how, because it is stopped, frozen or stuck in the kernel. Processes of \

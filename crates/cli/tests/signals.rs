@@ -171,6 +171,22 @@ fn a_second_interrupt_kills_at_once() {
 }
 
 #[test]
+fn one_wish_that_comes_twice_leaves_jobs_their_grace() {
+    let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
+    let script = "trap 'sleep 1; touch saved; exit' TERM; touch ready; while :; do sleep 0.05; done";
+    let plan = format!("[[stage]]\nname = \"s\"\ngrace = \"1h\"\ncommand = [\"sh\", \"-c\", \"{script}\"]\n");
+    let live = gpulane.start(&plan, "none");
+    wait_until("the job", || gpulane.workspace.path().join("ready").exists());
+    // As `timeout` does: its child, and then the whole group with the child in it.
+    live.signal(Signal::TERM);
+    std::thread::sleep(std::time::Duration::from_millis(20));
+    live.signal(Signal::TERM);
+    let finished = live.wait();
+    assert_eq!(finished.code, 143);
+    assert!(gpulane.workspace.path().join("saved").exists(), "{}", finished.stderr);
+}
+
+#[test]
 fn under_nohup_a_hangup_is_ignored() {
     let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
     gpulane.workspace.file(

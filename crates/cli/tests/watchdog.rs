@@ -312,7 +312,11 @@ fn a_wait_that_may_still_end_is_told_with_what_for_and_ended_as_outside_says() {
     let failed = &gpulane.events_of("job_failed")[0];
     assert_eq!(failed["reason"], "hang");
     assert!(failed["message"].as_str().unwrap().starts_with("waited for longer than its limit"), "{failed}");
-    assert!(finished.stderr.contains("told and left alone: s/main"), "{}", finished.stderr);
+    assert!(
+        finished.stderr.contains("which was told: s/main\n"),
+        "what limits it is there: {}",
+        finished.stderr
+    );
     gpulane.assert_nothing_left();
 }
 

@@ -65,7 +65,7 @@ pub(crate) fn advice(of: &Snapshot<'_>, suspects: &[(JobId, &Suspicion)]) -> Vec
     lines
 }
 
-/// How long jobs waited in all that were told and left alone, at the end of a run.
+/// How long jobs waited in all without a sign of life and without a proof that they cannot go on, at the end of a run.
 pub(crate) fn in_all(plan: &Plan, state: &RunState) -> Option<String> {
     let mut waits: Vec<(JobId, f64)> = state.waited.iter().map(|(job, waited)| (*job, *waited)).collect();
     if waits.is_empty() {
@@ -79,8 +79,11 @@ pub(crate) fn in_all(plan: &Plan, state: &RunState) -> Option<String> {
     let total = seconds(waits.iter().map(|(_, waited)| waited).sum());
     let idle =
         idle(plan, state.machine.as_ref(), &waits).map_or_else(String::new, |idle| format!(", {idle}"));
+    let has_limit = |job: JobId| plan.stage_of(job).hang.as_ref().is_some_and(|hang| hang.outside.is_some());
+    let limited = waits.iter().all(|(job, _)| has_limit(*job));
+    let advice = if limited { String::new() } else { format!("; to limit such waits: {LIMIT}") };
     Some(format!(
-        "{} waited for {total} without a sign of life{idle}, told and left alone: {}; to limit such waits: {LIMIT}",
+        "{} waited for {total} without a sign of life{idle}, which was told: {}{advice}",
         plural(waits.len(), "job"),
         names.join(", ")
     ))

@@ -246,7 +246,7 @@ Quiet
         "{text}"
     );
     assert!(text.contains("train/a shows life again, after 2h 00m\n"), "{text}");
-    let end = "! 1 job waited for 3h 10m without a sign of life, 3.2 GPU-hours idle, told and left alone: train/a; to limit such waits: ";
+    let end = "! 1 job waited for 3h 10m without a sign of life, 3.2 GPU-hours idle, which was told: train/a; to limit such waits: ";
     assert!(text.contains(end), "{text}");
 }
 
