@@ -40,6 +40,7 @@ MAP = (
     "cpus",
     "foreign",
     "hang",
+    "hang_outside",
     "headroom",
     "max_failures",
     "memory",
