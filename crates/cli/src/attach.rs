@@ -21,7 +21,7 @@ const LOOK_EVERY: Duration = Duration::from_millis(40);
 const LAST_WORDS: Duration = Duration::from_secs(2);
 /// Signals after which we no longer wait for the engine to end things in order.
 const PATIENCE: u32 = 3;
-/// The same signal again within this is the same wish: `timeout` signals its child, and then the whole group with the child in it.
+/// Time within which a signal that comes again is one wish: `timeout` signals its child, and then the whole group with the child in it.
 const ECHO: Duration = Duration::from_millis(500);
 
 /// How it ended, and whether the engine ever began.

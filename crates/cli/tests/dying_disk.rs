@@ -113,7 +113,7 @@ fn a_renamed_run_directory_holds_the_run_until_it_is_back() {
     }
 }
 
-/// The same with a stage of its own for the second job, whose directory is made when that starts.
+/// Two jobs in two stages: the second stage's directory is made when its job starts.
 const TWO_STAGES: &str = r#"
 [[stage]]
 name = "s"

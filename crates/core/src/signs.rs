@@ -55,7 +55,7 @@ const LEAST_CPU_PART: u64 = 200;
 pub(crate) const FEW_FAULTS: u64 = 16;
 
 impl Signs {
-    /// These signs with the processes in order, so that two looks can be compared side by side.
+    /// A copy with the processes in order, so that two looks can be compared side by side.
     pub(crate) fn in_order(&self) -> Self {
         let mut signs = self.clone();
         signs.processes.sort_unstable();

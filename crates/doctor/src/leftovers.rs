@@ -60,7 +60,7 @@ pub(crate) fn find() -> Vec<Leftover> {
     left
 }
 
-/// Those that bear no tag any more, but keep the lease of a run whose engine is gone.
+/// Processes that bear no tag any more, but keep the lease of a run whose engine is gone.
 fn keepers(processes: &[Process], tagged: &[(Process, Tag)]) -> Vec<(Process, Tag)> {
     let runs: HashSet<PathBuf> =
         gpulane_gpu::survey().leases.into_iter().map(|(_, holder)| holder.run).collect();

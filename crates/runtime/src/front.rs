@@ -28,7 +28,7 @@ use crate::process::signals::Signals;
 const ENGINE_PATIENCE: Duration = Duration::from_secs(25);
 /// If the engine has ended, the guardian ends what is left; this long it may take, which is longer than it takes itself.
 const GUARDIAN_PATIENCE: Duration = Duration::from_secs(12);
-/// The same where the user insists, or where the engine has ended in order and left it nothing to do.
+/// What the guardian gets where the user insists, or where the engine has ended in order and left it nothing to do.
 const GUARDIAN_PATIENCE_INSISTED: Duration = Duration::from_secs(3);
 /// What the engine gets to kill everything where the user insists; then the guardian does.
 const INSISTED: Duration = Duration::from_secs(5);

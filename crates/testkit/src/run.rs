@@ -85,7 +85,7 @@ impl Gpulane {
         None
     }
 
-    /// The same, with these words before the program, after whatever it is started through already. `None` where that does not work,
+    /// This gpulane with these words before the program, after whatever it is started through already. `None` where that does not work,
     /// which has been said of the test.
     pub fn then(mut self, test: &str, words: &[&str]) -> Option<Self> {
         self.through.extend(words.iter().map(|word| (*word).to_owned()));
@@ -97,7 +97,7 @@ impl Gpulane {
         None
     }
 
-    /// The same, called by whoever runs the test, whatever else it is started through.
+    /// Calls the program as whoever runs the test, whatever else it is started through.
     #[must_use]
     pub fn call_directly(&self, args: &[&str]) -> Finished {
         let mut command = Command::new(&self.binary);

@@ -74,9 +74,9 @@ impl OutputPlace {
 /// What became of an output.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// It is in its place, durably.
+    /// The output is in its place, durably.
     Published { job: JobId, attempt: Attempt },
-    /// It is not.
+    /// The output is not in its place.
     Failed {
         job: JobId,
         attempt: Attempt,

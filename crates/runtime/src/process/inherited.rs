@@ -21,7 +21,7 @@ static STARTED_WITH: OnceLock<libc::rlimit> = OnceLock::new();
 
 /// The umask of whoever started gpulane, or [`OURS`].
 static USERS_UMASK: AtomicU32 = AtomicU32::new(OURS);
-/// It is the same as ours.
+/// Stands for a user's umask that is gpulane's own, too.
 const OURS: u32 = u32::MAX;
 
 /// The kernel's `struct sigaction`. All zero is the default. (glibc's own functions hide two real-time signals.)

@@ -44,7 +44,7 @@ impl<'a> Closed<'a> {
         closed
     }
 
-    /// Nobody is.
+    /// Whether no thread is closed.
     pub(crate) fn is_empty(&self) -> bool {
         self.tids.is_empty()
     }

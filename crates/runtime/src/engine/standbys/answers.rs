@@ -20,7 +20,7 @@ pub(in super::super) enum Press {
 }
 
 impl Handed {
-    /// It was given up because it did not take its job.
+    /// Whether the standby was given up because it did not take its job.
     pub(super) fn is_overdue(&self) -> bool {
         self.looks >= MOST_LOOKS
     }

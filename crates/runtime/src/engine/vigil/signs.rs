@@ -53,7 +53,7 @@ pub(super) struct Sight {
     members: HashMap<u32, Member>,
     /// Which of them only sleep for others.
     naps: Naps,
-    /// Those that do so now.
+    /// Processes that only sleep for others now.
     asleep: Vec<u32>,
 }
 
