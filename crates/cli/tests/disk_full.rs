@@ -117,6 +117,29 @@ fn killed_on_a_full_disk_it_is_resumed_when_there_is_space() {
     }
 }
 
+#[test]
+fn a_full_disk_does_not_keep_jobs_from_being_cancelled() {
+    let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
+    let place = gpulane.workspace.path().join("disk");
+    let Some(disk) = SmallDisk::mount(&place) else { return };
+    let live = start(&gpulane);
+    wait_for_job(&gpulane, 1);
+    disk.fill();
+    for (args, said) in
+        [(&["cancel", "disk/r", "s/n=1"][..], "cancelling 1 job"), (&["cancel", "disk/r"], "")]
+    {
+        let cancelled = gpulane.call(args);
+        assert_eq!(cancelled.code, 0, "{}", cancelled.stderr);
+        assert!(cancelled.stderr.contains(said), "the engine's answer: {}", cancelled.stderr);
+    }
+    // How the jobs ended is recorded when there is room for it.
+    disk.free();
+    let finished = live.wait();
+    assert_eq!(finished.code, 3, "{}", finished.stderr);
+    let left = std::fs::read_dir(place.join("r/control")).unwrap().flatten().map(|entry| entry.file_name());
+    assert_eq!(left.collect::<Vec<_>>(), ["bell"], "no request and no draft of one is left");
+}
+
 /// Starts a run of one job with an entry on a disk of this size, and interrupts it as soon as it says something. Returns its exit code
 /// and what it said.
 fn start_on(gpulane: &Gpulane, number: u32) -> (i32, String) {

@@ -1,6 +1,7 @@
 //! Requests to a live run from other commands: small files in the run's `control` directory, and a FIFO beside them
 //! that is rung like a bell. A file is written aside and renamed, so the engine never sees half a request. It is removed when it is
-//! taken, and answered by another file; if no engine lives, what is left is cleared before the next begins.
+//! taken, and answered by another file; if no engine lives, what is left is cleared before the next begins. Where the disk is full, a
+//! short text is the target of a symbolic link instead, which needs no room; such links are read, never followed.
 
 use std::fs::File;
 use std::io::{self, Read, Write};
@@ -9,8 +10,8 @@ use std::os::fd::{AsFd, OwnedFd};
 use gpulane_files::{open_at, open_directory};
 use gpulane_journal::RunDir;
 use rustix::fs::{
-    AtFlags, Dir, FileType, Mode, OFlags, Stat, fchmod, fchown, fstat, mkdirat, mknodat, openat, renameat,
-    statat, unlinkat,
+    AtFlags, Dir, FileType, Mode, OFlags, Stat, fchmod, fchown, fstat, mkdirat, mknodat, openat, readlinkat,
+    renameat, statat, symlinkat, unlinkat,
 };
 use rustix::io::Errno;
 use rustix::process::{Gid, Uid, geteuid};
@@ -23,6 +24,8 @@ const ANSWER: &str = ".answer";
 const CONTROL: &str = "control";
 /// More than a request for every job of a large plan has.
 const LONGEST: u64 = 64 << 20;
+/// What ext4 keeps of a link in the inode itself; other file systems keep more.
+const LONGEST_LINK: usize = 59;
 /// The FIFO's name.
 const BELL: &str = "bell";
 
@@ -104,6 +107,9 @@ fn find(dir: &RunDir) -> io::Result<OwnedFd> {
 }
 
 fn read(directory: &OwnedFd, name: &str) -> io::Result<Vec<u8>> {
+    if let Ok(text) = readlinkat(directory, name, Vec::new()) {
+        return Ok(text.into_bytes());
+    }
     let file = open_at(directory, name, OFlags::RDONLY, Mode::empty())?;
     let mut text = Vec::new();
     File::from(file).take(LONGEST).read_to_end(&mut text)?;
@@ -120,15 +126,31 @@ fn names(directory: &OwnedFd) -> Vec<String> {
     entries.filter_map(|entry| entry.file_name().to_str().ok().map(str::to_owned)).collect()
 }
 
-/// Writes the whole file aside and gives it its name.
+/// Writes the whole file and gives it its name, or, on a full disk, makes a link of a text that is short enough.
 fn put(directory: &OwnedFd, name: &str, text: &[u8]) -> io::Result<()> {
+    match put_file(directory, name, text) {
+        Err(error) if is_full(&error) && text.len() <= LONGEST_LINK => Ok(symlinkat(text, directory, name)?),
+        done => done,
+    }
+}
+
+fn is_full(error: &io::Error) -> bool {
+    matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded)
+}
+
+/// Writes the whole file aside and gives it its name.
+fn put_file(directory: &OwnedFd, name: &str, text: &[u8]) -> io::Result<()> {
     let draft = format!(".{}-{}", std::process::id(), unique());
     let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let aside = openat(directory, &draft, flags, READABLE)?;
     // The run may be another user's who asked root for help: its engine must be able to read the file.
     fchmod(&aside, READABLE)?;
-    File::from(aside).write_all(text)?;
-    Ok(renameat(directory, &draft, directory, name)?)
+    let written = File::from(aside).write_all(text);
+    let named = written.and_then(|()| Ok(renameat(directory, &draft, directory, name)?));
+    if named.is_err() {
+        let _ = remove(directory, &draft);
+    }
+    named
 }
 
 /// A request says no more than which jobs, and whoever may enter the directory may read it.

@@ -101,6 +101,9 @@ fn ask(dir: &RunDir, request: &Request) -> Result<Answer, ExitCode> {
 fn leave(dir: &RunDir, request: &Request) -> Result<Left, ExitCode> {
     control::leave(dir, request).map_err(|error| {
         say::error(format!("cannot leave a request in {}: {error}", dir.control_dir().display()));
-        ExitCode::Internal
+        if let Some(hint) = gpulane_journal::io_hint(&error) {
+            say::hint(hint);
+        }
+        ExitCode::BadInput
     })
 }
