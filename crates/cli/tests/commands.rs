@@ -189,6 +189,13 @@ fn logs_shows_one_job_or_all_and_follows_to_the_end() {
         );
     }
     assert_eq!(gpulane.call(&["logs", "r", "s/n=2"]).stdout, "begin 2\nend 2\n");
+    let never = gpulane.call(&["logs", "r", "s/n=2", "--attempt", "9"]);
+    assert!(
+        never.code == 2 && never.stderr.contains("has 1 attempt, not 9"),
+        "{}: {}",
+        never.code,
+        never.stderr
+    );
     let unknown = gpulane.call(&["logs", "r", "s/n=22"]);
     assert_eq!(unknown.code, 2);
     assert!(unknown.stderr.contains("did you mean `s/n=2`"), "{}", unknown.stderr);

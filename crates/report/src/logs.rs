@@ -108,6 +108,16 @@ impl Logs {
         if self.shelf.shown { None } else { Some(self.shelf.nothing()) }
     }
 
+    /// Whether the job has had the attempt that was asked for, if one was.
+    pub fn has_attempt(&self) -> bool {
+        match self.shelf.which {
+            Which::Job(job, Some(Attempt(number))) => {
+                (1..=self.shelf.state.job(job).attempts).contains(&number)
+            }
+            Which::Job(_, None) | Which::All => true,
+        }
+    }
+
     /// The run's state as read so far.
     pub fn state(&self) -> &RunState {
         &self.shelf.state

@@ -27,20 +27,25 @@ pub(crate) fn logs(args: &Logs) -> ExitCode {
     };
     let look = Look::detect(&io::stdout());
     let mut logs = gpulane_report::Logs::new(&dir, plan, which, look, Box::new(io::stdout()));
-    let shown = (|| -> io::Result<()> {
+    let shown = (|| -> io::Result<ExitCode> {
         logs.show()?;
         // Asked first: what a run that just ended wrote last is still shown.
         while args.follow && dir.is_live() && !logs.tick()? {
             std::thread::sleep(LOOK_EVERY);
         }
         logs.finish()?;
-        if let Some(text) = logs.nothing_to_show() {
-            say::note(text);
+        match logs.nothing_to_show() {
+            Some(text) if !logs.has_attempt() => {
+                say::error(text);
+                return Ok(ExitCode::BadInput);
+            }
+            Some(text) => say::note(text),
+            None => {}
         }
-        Ok(())
+        Ok(ExitCode::Success)
     })();
     match shown {
-        Ok(()) => ExitCode::Success,
+        Ok(code) => code,
         Err(error) => {
             say::error(format!("cannot show the logs of {}: {error}", dir.root().display()));
             ExitCode::BadInput
