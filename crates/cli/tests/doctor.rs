@@ -279,6 +279,8 @@ fn a_run_that_went_well_and_one_that_is_damaged() {
     let (found, code) = findings(&gpulane, &["r"]);
     assert_eq!(code, 3);
     assert!(about(&found, "bad", "journal").contains("gpulane resume r --salvage"), "{found:#?}");
+    let resumes = format!("{found:?}").matches("gpulane resume").count();
+    assert_eq!(resumes, 1, "a damaged journal is salvaged, or nothing is resumed: {found:#?}");
 }
 
 #[test]

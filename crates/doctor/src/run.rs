@@ -83,7 +83,9 @@ fn standing(story: &Story) -> Finding {
     let items_failed = story.state.maps.iter().flatten().any(|map| map.failed > 0);
     // A map that stopped has its own advice; this might meet the same reason again.
     let stopped = story.state.maps.iter().flatten().any(|map| map.advised().is_some());
-    if (counts.failed + counts.skipped > 0 || items_failed) && !story.live && !stopped {
+    // A damaged journal is salvaged first, which is said there.
+    let readable = story.damage.is_none();
+    if (counts.failed + counts.skipped > 0 || items_failed) && !story.live && !stopped && readable {
         return finding
             .then(format!("gpulane resume {} --failed    # when the causes below are gone", story.shown));
     }

@@ -45,10 +45,10 @@ pub(super) fn of_the_run(story: &Story) -> Vec<Finding> {
     found
 }
 
-/// A run that stopped before its end.
+/// A run that stopped before its end. Where the journal is damaged, nobody knows.
 fn engine(story: &Story) -> Option<Finding> {
     let state = &story.state;
-    if story.live || state.finished {
+    if story.live || state.finished || story.damage.is_some() {
         return None;
     }
     let left = counted(state.counts.pending + state.counts.running, "job", "jobs");

@@ -161,6 +161,9 @@ impl<D: Disk> Writer<D> {
                 };
                 format!("cannot {verb} {path}: {error}; {next}")
             }
+            Obstacle::NoName if !self.path.parent().is_some_and(Path::exists) => {
+                format!("{path} was deleted with its directory: what happens from now on is not recorded")
+            }
             Obstacle::NoName => format!(
                 "{path} was deleted or replaced while the run was using it; interrupt the run and resume it: \
                  outputs already published are recognised"
