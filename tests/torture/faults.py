@@ -313,7 +313,7 @@ def catalogue() -> list[Kind]:
         Kind("KILL engine that cannot write", "during", around.kill_unable, ends=True),
         Kind("detached", "start", around.detach),
         Kind("few processes", "start", around.few_processes, frozenset({"user"})),
-        Kind("PID namespace", "start", around.wish(processes="own"), frozenset({"root"})),
+        Kind("PID namespace", "start", around.own_processes, frozenset({"root"})),
         Kind("foreign /proc", "start", around.foreign_proc, frozenset({"root"}), ends=True),
         Kind("ledger bit flipped", "between", damage_ledger, frozenset({"map"}), ends=True),
         Kind("journal bit flipped", "between", flip_byte),

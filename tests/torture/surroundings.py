@@ -71,6 +71,13 @@ def give_up(life: Life) -> None:
         proc.send(front.pid, signal.SIGINT)
 
 
+def own_processes(life: Life, fault: Fault) -> bool:
+    """A PID namespace, as in a container. What is detached there is refused: it would end with the command."""
+    if life.detached:
+        return False
+    return wish(processes="own")(life, fault)
+
+
 def foreign_proc(life: Life, fault: Fault) -> bool:
     """A PID namespace whose /proc is another's: refused."""
     life.wish["processes"] = "foreign"
@@ -81,6 +88,8 @@ def foreign_proc(life: Life, fault: Fault) -> bool:
 
 def detach(life: Life, fault: Fault) -> bool:
     """The run goes on in the background; `watch` gives its exit code."""
+    if "processes" in life.wish:
+        return False
     life.detached = True
     life.say("started with --detach")
     return True

@@ -50,6 +50,14 @@ fn a_signal_to_the_first_process_ends_all_in_order() {
 }
 
 #[test]
+fn nothing_is_left_to_a_container_that_ends_with_the_command() {
+    let Some(gpulane) = contained("detached in a container") else { return };
+    let refused = gpulane.call(&["run", "--detach", "--gpus", "none", "--run-dir", "r", "--", "true"]);
+    assert!(refused.code == 2 && refused.stderr.contains("--detach"), "{}: {}", refused.code, refused.stderr);
+    assert!(!gpulane.dir().exists(), "nothing was made");
+}
+
+#[test]
 fn standbys_serve() {
     let Some(gpulane) = contained("standbys in a container") else { return };
     let train = "import os\nif os.environ['GPULANE_ATTEMPT'] == '0': open('imported', 'w').close()\ndef main(config): pass\n";

@@ -24,7 +24,7 @@ use clap::{CommandFactory, Parser};
 use gpulane_journal::{Follower, JournalError, RunDir};
 use gpulane_model::{ExitCode, JobId, Plan, RunState};
 
-use crate::args::{Cli, Command, trusted_by_environment};
+use crate::args::{Cli, Command, Show, trusted_by_environment};
 use crate::say;
 
 /// Where runs are kept unless told otherwise.
@@ -73,13 +73,21 @@ pub(crate) fn main() -> ExitCode {
     }
 }
 
-/// Whether processes can be started and ended here at all. If not, it has been said why.
-fn check_machine() -> Result<(), ExitCode> {
+/// Whether processes can be started and ended here at all, and left behind if they shall be. If not, it has been said why.
+fn check_machine(show: &Show) -> Result<(), ExitCode> {
     gpulane_runtime::check_proc().map_err(|fault| {
         say::error(fault);
         say::hint(fault.hint());
         ExitCode::NoResources
-    })
+    })?;
+    if show.detach && std::process::id() == 1 {
+        say::error(
+            "--detach: this is the first process of its container, which ends with it, and the run too",
+        );
+        say::hint("leave out --detach, or start the run from a process that lives on (`docker exec`)");
+        return Err(ExitCode::BadInput);
+    }
+    Ok(())
 }
 
 /// The run a person named, with its plan. What is wrong has been said.

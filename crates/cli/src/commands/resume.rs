@@ -19,7 +19,7 @@ pub(crate) fn resume(args: &Resume) -> ExitCode {
         Ok(opened) => opened,
         Err(code) => return code,
     };
-    if let Err(code) = check_machine() {
+    if let Err(code) = check_machine(&args.show) {
         return code;
     }
     let trusted = args.show.trusted();

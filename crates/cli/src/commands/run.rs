@@ -110,7 +110,7 @@ pub(crate) fn start(
     show: &Show,
     prepare: impl FnOnce(&RunDir, &mut Plan, &mut Made) -> io::Result<()>,
 ) -> (ExitCode, Option<RunDir>) {
-    if let Err(code) = check_machine() {
+    if let Err(code) = check_machine(show) {
         return (code, None);
     }
     let was_there = run_dir.is_some_and(Path::exists);
