@@ -92,7 +92,8 @@ impl LeaseDir {
         insist(&self.path.join(name), || {
             match open_file(&self.files, name) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                answer => return answer.map(Some),
+                Err(error) => return Err(self.in_the_way(name, &error)),
+                Ok(file) => return Ok(Some(file)),
             }
             // Made aside, so that nobody meets it before all may read it.
             let aside = format!("{name}.{}.new", unique());
@@ -107,6 +108,19 @@ impl LeaseDir {
                 Err(error) => Err(error.into()),
             }
         })
+    }
+
+    /// Says whose file or directory it is that stands in the place of a lock and cannot be one.
+    fn in_the_way(&self, name: &str, error: &io::Error) -> io::Error {
+        let found = statat(&self.files, name, AtFlags::SYMLINK_NOFOLLOW);
+        let owner =
+            found.map_or_else(|_| "somebody".to_owned(), |found| gpulane_files::user_name(found.st_uid));
+        let path = self.path.join(name);
+        let why = format!(
+            "{} cannot be locked ({error}); it belongs to {owner}, who or root must remove it",
+            path.display()
+        );
+        io::Error::new(error.kind(), why)
     }
 
     /// Whether `name` is still the file that is open as `file`.

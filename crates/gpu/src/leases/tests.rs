@@ -246,6 +246,19 @@ fn a_lock_file_that_was_tidied_away_is_no_lease() {
 }
 
 #[test]
+fn what_stands_in_the_place_of_a_lock_is_named_with_its_owner() {
+    let shared = Shared::new();
+    let mut run = shared.run("run");
+    fs::create_dir(shared.path().join("GPU-1.lock")).unwrap();
+    symlink("elsewhere", shared.path().join("GPU-2.lock")).unwrap();
+    for gpu in ["GPU-1", "GPU-2"] {
+        let error = lease::take(&run.dir, gpu, &run.me).unwrap_err().to_string();
+        assert!(error.contains(&format!("{gpu}.lock")) && error.contains("it belongs to "), "{error}");
+    }
+    drop(taken(&mut run, "GPU-3"));
+}
+
+#[test]
 fn odd_uuids_stay_in_the_directory() {
     let shared = Shared::new();
     let mut run = shared.run("run");
