@@ -40,6 +40,14 @@ pub(crate) fn idle(plan: &Plan, machine: Option<&Machine>, waits: &[(JobId, f64)
     }
 }
 
+/// What becomes of a job that nothing proves to be frozen.
+pub(crate) fn fate(plan: &Plan, job: Option<JobId>) -> String {
+    match job.and_then(|job| plan.stage_of(job).hang?.outside) {
+        Some(outside) => format!("it is left alone until that has lasted for {outside} (`outside`)"),
+        None => "it is left alone".to_owned(),
+    }
+}
+
 /// What to do about such jobs, in the status of a run.
 pub(crate) fn advice(of: &Snapshot<'_>, suspects: &[(JobId, &Suspicion)]) -> Vec<String> {
     let Some((job, _)) = suspects.first() else { return Vec::new() };

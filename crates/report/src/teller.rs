@@ -115,7 +115,7 @@ impl Teller {
                     gpu_line(other, state.machine.as_ref(), palette).or_else(|| map_line(other, palette));
                 let Some(line) = found else {
                     let columns = self.terminal.map(|look| look.size().0);
-                    return self.say(watch_lines(other, palette, columns), screen);
+                    return self.say(watch_lines(other, (plan, state), palette, columns), screen);
                 };
                 line
             }

@@ -12,7 +12,12 @@ use crate::suspects;
 use crate::text::{ago, seconds, wrap};
 
 /// The lines that tell such an event; none for all other events. `columns`: the terminal's, where there is one.
-pub(crate) fn watch_lines(event: &Event, palette: Palette, columns: Option<usize>) -> Vec<String> {
+pub(crate) fn watch_lines(
+    event: &Event,
+    of: (&Plan, &RunState),
+    palette: Palette,
+    columns: Option<usize>,
+) -> Vec<String> {
     let alert = palette.alert();
     match event {
         Event::HangSuspected { job, frozen, overdue, stuck, .. } => {
@@ -24,7 +29,7 @@ pub(crate) fn watch_lines(event: &Event, palette: Palette, columns: Option<usize
             };
             let line = format!("{alert} {job} {how}: {}", safe(&stuck.evidence));
             let told = stuck.waits_for.as_deref().filter(|_| !overdue);
-            let told = told.map(|what| format!("{}; it is left alone", safe(what)));
+            let told = told.map(|what| format!("{}; {}", safe(what), suspects::fate(of.0, of.1.find(job))));
             let advice = advice(stuck.cause.as_deref(), stuck.remedy.as_deref(), palette);
             let proof = stuck.proof.as_deref().map(|proof| safe(proof).into_owned());
             let more = told.into_iter().chain(proof).chain(advice).flat_map(|it| set_in(&it, 4, columns));
@@ -94,7 +99,7 @@ pub(crate) fn suspicion_facts(of: &Snapshot<'_>, job: JobId) -> Vec<(&'static st
     if !it.frozen {
         let waits = [(job, it.lasted(of.now))];
         let idle = suspects::idle(of.plan, of.state.machine.as_ref(), &waits);
-        let mut facts = vec![("quiet:", left_alone(of, it))];
+        let mut facts = vec![("quiet:", left_alone(of, job, it))];
         facts.extend(it.stuck.cause.as_deref().map(|cause| ("perhaps:", safe(cause).into_owned())));
         facts.extend(idle.map(|idle| ("costs:", idle)));
         return facts;
@@ -110,9 +115,10 @@ pub(crate) fn suspicion_facts(of: &Snapshot<'_>, job: JobId) -> Vec<(&'static st
 }
 
 /// `sleeping in job.py:7, quiet for 12 s, seen 3 s ago; it sleeps; it is left alone`: no life was seen, and for a reason.
-fn left_alone(of: &Snapshot<'_>, it: &Suspicion) -> String {
+fn left_alone(of: &Snapshot<'_>, job: JobId, it: &Suspicion) -> String {
     let what = it.stuck.waits_for.as_deref().map_or_else(String::new, |what| format!("; {}", safe(what)));
-    format!("{}, seen {}{what}; it is left alone", safe(&it.stuck.evidence), ago(it.time, of.now))
+    let (seen, fate) = (ago(it.time, of.now), suspects::fate(of.plan, Some(job)));
+    format!("{}, seen {seen}{what}; {fate}", safe(&it.stuck.evidence))
 }
 
 /// Where what a job that was frozen did is written down, if it is.

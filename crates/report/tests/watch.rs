@@ -3,8 +3,9 @@
 mod scene;
 
 use std::fs;
+use std::sync::Arc;
 
-use gpulane_model::{Attempt, Event, FailReason, Failure, Stuck};
+use gpulane_model::{Attempt, Event, FailReason, Failure, Hang, Millis, Stuck};
 use gpulane_report::{End, Look, Mode, Size, Snapshot, job_detail, job_detail_json, status};
 use scene::vt::Terminal;
 use scene::{Scene, at, plan};
@@ -201,6 +202,22 @@ fn a_quiet_job_is_not_called_stuck() {
     scene.event(12_000, suspected(false, Stuck { cause, remedy, ..quiet }));
     let text = detail(&scene);
     assert!(text.contains("  perhaps:  a lock is held\n") && !text.contains("spawn"), "{text}");
+}
+
+#[test]
+fn what_is_told_says_when_outside_ends_it() {
+    let mut scene = scene();
+    let mut plan = (*scene.plan).clone();
+    for stage in &mut plan.stages {
+        stage.hang = Some(Hang { outside: Some(Millis::seconds(1800)), ..Hang::default() });
+    }
+    scene.plan = Arc::new(plan);
+    let (mut live, _, err) = scene.live(Mode::Plain, Look::PLAIN);
+    let waits_for = Some("waits for a file lock".into());
+    scene.event(10, suspected(false, Stuck { evidence: "in flock".into(), waits_for, ..Stuck::default() }));
+    live.tick(None, at(20)).unwrap();
+    let until = "it is left alone until that has lasted for 30m 00s (`outside`)\n";
+    assert!(err.text().contains(&format!("waits for a file lock; {until}")), "{}", err.text());
 }
 
 #[test]
