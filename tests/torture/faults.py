@@ -39,7 +39,22 @@ EXCUSES: dict[tuple[str, str], set[int]] = {
 }
 
 # Turns of the kinds that need this: a full disk strikes only what still writes, driver faults only their own rounds.
-TURNS = {"small": 6, "nvml": 3, "image": 3, "user": 3, "entry": 2, "map": 2}
+TURNS = {"small": 4, "nvml": 2, "image": 2, "user": 2, "entry": 2, "map": 2}
+# Turns of kinds that often come too late: the job, or the run, has ended by then.
+LATE = dict.fromkeys(
+    [
+        "KILL job",
+        "STOP job",
+        "TERM job",
+        "HUP job",
+        "cancel run",
+        "cancel job",
+        "look on",
+        "TERM engine",
+        "KILL engine that cannot write",
+    ],
+    2,
+)
 
 
 @dataclass(frozen=True)
@@ -58,7 +73,7 @@ class Kind:
     @property
     def turns(self) -> int:
         """How often it is a round's first fault while others are once: few rounds have room for some."""
-        return max((TURNS.get(need, 1) for need in self.needs), default=1)
+        return max([LATE.get(self.name, 1), *(TURNS.get(need, 1) for need in self.needs)])
 
 
 @dataclass(frozen=True)
