@@ -25,6 +25,8 @@ class Fate:
     state: str = "waiting"
     # Failures since it was last given a fresh start that use up a try.
     counted: int = 0
+    # Those on a full disk, which do not.
+    no_room: int = 0
     failures: list[journal.Event] = field(default_factory=list)
     last: journal.Event = field(default_factory=dict)
     # Its latest process.
@@ -90,7 +92,9 @@ class Judge:
             check("every job ends once", fate.state != "succeeded", f"{name} failed after its success")
             fate.state, fate.last = "failed", event
             fate.failures.append(event)
-            fate.counted += event["reason"] not in UNCOUNTED and not event.get("shared")
+            fate.counted += event["reason"] not in UNCOUNTED and not event.get("shared") and not event.get("no_room")
+            if event.get("no_room"):
+                self.judge_no_room(job, fate)
             self.judge_reason(job, event)
         elif kind == "job_retrying":
             limit = self.story.stage_of(job).retries
@@ -105,7 +109,7 @@ class Judge:
             fate.state = "skipped"
         elif kind == "job_requeued":
             check("every job ends once", fate.state != "succeeded", f"{name} is queued again after its success")
-            fate.state, fate.counted = "waiting", 0
+            fate.state, fate.counted, fate.no_room = "waiting", 0, 0
 
     def fold_worker(self, name: str, kind: str) -> None:
         """Takes in a record of a worker."""
@@ -144,6 +148,13 @@ class Judge:
                 states = {each.name: self.fates[each.name].state for each in other.jobs}
                 fine = set(states.values()) == {"succeeded"}
                 self.verdict.check("order", fine, f"{job.name} started with stage {other.name} at {states}")
+
+    def judge_no_room(self, job: JobStory, fate: Fate) -> None:
+        """A try on a full disk does not count, a few times, and only where a disk was full."""
+        fate.no_room += 1
+        fine = self.happened.refused and (fate.no_room <= 3 or self.happened.doubt)
+        text = f"{job.name} failed {fate.no_room} times on a full disk without that being counted"
+        self.verdict.check("retries are counted", fine, text)
 
     def judge_reason(self, job: JobStory, event: journal.Event) -> None:
         """Every failure has a cause in the story, or in what the torture did."""

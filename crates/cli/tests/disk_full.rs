@@ -140,6 +140,97 @@ fn a_full_disk_does_not_keep_jobs_from_being_cancelled() {
     assert_eq!(left.collect::<Vec<_>>(), ["bell"], "no request and no draft of one is left");
 }
 
+/// Three jobs that each need 1.5 MB, on a disk of 8 MiB with so much left; what they say of it goes to `to`. Runs until starts are held.
+fn start_without_room(gpulane: &Gpulane, disk: &str, left: u64, to: &str) -> Live {
+    let ballast = std::fs::File::create(gpulane.workspace.path().join(disk).join("ballast")).unwrap();
+    rustix::fs::fallocate(&ballast, rustix::fs::FallocateFlags::empty(), 0, (8 << 20) - left).unwrap();
+    gpulane.workspace.file(
+        &format!("{disk}.toml"),
+        &format!(
+            "[[stage]]\nname = \"s\"\nparallel = 1\ncommand = [\"sh\", \"-c\", \"fallocate -l 1500000 $GPULANE_OUT/model {to}\"]\n\
+             [stage.matrix]\nn = [1, 2, 3]\n"
+        ),
+    );
+    let live =
+        gpulane.spawn(&["run", &format!("{disk}.toml"), "--gpus", "none", "--run-dir", &format!("{disk}/r")]);
+    wait_until("a hold, or the end", || {
+        let journal = journal_of(gpulane, disk);
+        journal.contains("\"starts_held\"") || journal.contains("\"run_finished\"")
+    });
+    live
+}
+
+fn journal_of(gpulane: &Gpulane, disk: &str) -> String {
+    std::fs::read_to_string(gpulane.workspace.path().join(disk).join("r/journal.jsonl")).unwrap_or_default()
+}
+
+/// The failures in a journal, and those of them that do not count.
+fn failures(journal: &str) -> (usize, usize) {
+    let failed = || journal.lines().filter(|line| line.contains("\"job_failed\""));
+    (failed().count(), failed().filter(|line| line.contains("\"no_room\":true")).count())
+}
+
+#[test]
+fn jobs_on_a_full_disk_are_held_and_cost_no_try_until_there_is_space() {
+    let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
+    // By what the file system says alone, and by what the job says where a little is left.
+    for (disk, left, to) in [("quiet", 400 << 10, "2> /dev/null"), ("told", 1200 << 10, "")] {
+        let place = gpulane.workspace.path().join(disk);
+        let Some(small) = SmallDisk::of_size(&place, 8 << 10) else { return };
+        let live = start_without_room(&gpulane, disk, left, to);
+        let status = gpulane.call(&["status", &format!("{disk}/r")]);
+        assert!(status.stdout.contains("no space left on the disk of"), "{disk}: {}", status.stdout);
+        small.free();
+        let finished = live.wait();
+        let journal = journal_of(&gpulane, disk);
+        assert_eq!(finished.code, 0, "{disk}: {}", finished.stderr);
+        assert!(finished.stderr.contains("free some space"), "{disk}: {}", finished.stderr);
+        let (failed, uncounted) = failures(&journal);
+        assert!(failed > 0 && failed == uncounted, "{disk}: {journal}");
+        for job in ["s/n=2", "s/n=3"] {
+            let burnt = journal.lines().any(|line| line.contains("\"job_failed\"") && line.contains(job));
+            assert!(!burnt, "{disk}: {job} was not started to fail: {journal}");
+        }
+    }
+}
+
+#[test]
+fn a_run_held_for_jobs_on_a_full_disk_is_interrupted_at_once_and_resumed() {
+    let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
+    let place = gpulane.workspace.path().join("disk");
+    let Some(small) = SmallDisk::of_size(&place, 8 << 10) else { return };
+    let live = start_without_room(&gpulane, "disk", 400 << 10, "");
+    live.signal(Signal::INT);
+    let finished = live.wait();
+    assert_eq!(finished.code, 130, "{}", finished.stderr);
+    small.free();
+    let resumed = gpulane.call(&["resume", "disk/r"]);
+    assert_eq!(resumed.code, 0, "{}", resumed.stderr);
+}
+
+#[test]
+fn a_job_that_always_says_that_its_disk_is_full_fails_in_the_end_and_holds_nobody() {
+    let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
+    gpulane.workspace.file(
+        "plan.toml",
+        r#"
+[[stage]]
+name = "s"
+parallel = 1
+command = ["sh", "-c", "[ {n} = 2 ] || { echo \"OSError: [Errno 28] No space left on device: '/dev/shm/x'\" >&2; exit 1; }"]
+[stage.matrix]
+n = [1, 2]
+"#,
+    );
+    let finished = gpulane.call(&["run", "plan.toml", "--gpus", "none", "--run-dir", "r"]);
+    let journal = std::fs::read_to_string(gpulane.workspace.path().join("r/journal.jsonl")).unwrap();
+    assert_eq!(finished.code, 3, "{}", finished.stderr);
+    assert_eq!(failures(&journal), (4, 3), "{journal}");
+    assert!(!journal.contains("\"starts_held\""), "{journal}");
+    assert!(finished.stderr.contains("look at where else it writes"), "{}", finished.stderr);
+    assert!(journal.contains("\"event\":\"job_succeeded\",\"job\":\"s/n=2\""), "{journal}");
+}
+
 /// Starts a run of one job with an entry on a disk of this size, and interrupts it as soon as it says something. Returns its exit code
 /// and what it said.
 fn start_on(gpulane: &Gpulane, number: u32) -> (i32, String) {

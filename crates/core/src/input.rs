@@ -229,6 +229,13 @@ pub enum Trouble {
     HostOom(String),
     /// A fault under MPS, which takes down every process on the GPU.
     MpsFault(String),
+    /// A disk is full.
+    NoRoom {
+        /// Which, as far as that is known, and the job's own words.
+        because: String,
+        /// That of the run: starts are held until there is space, so the job may have its turn at once.
+        held: bool,
+    },
     /// The standby it was handed to was gone before it took the job: nothing of the job has run, whatever the exit.
     NeverBegun(String),
 }

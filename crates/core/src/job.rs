@@ -12,6 +12,8 @@ pub(crate) struct JobSlot {
     pub(crate) failures: u32,
     /// It came to grief beside others: its next tries have their GPUs to themselves.
     pub(crate) alone: bool,
+    /// How often it failed on a full disk, which did not count.
+    pub(crate) no_room: u8,
     /// A worker of a map: its last try had its model loaded.
     pub(crate) fruitful: bool,
     /// It was moved to another GPU once because a process of it could not be ended. The next time counts.

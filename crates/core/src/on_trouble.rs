@@ -1,11 +1,18 @@
 //! Failures whose cause is known better than the exit tells it: out of memory, a fault under MPS. A job that came
-//! to grief because it shared its GPU has used up no try: sharing was our choice. Its next one is alone.
+//! to grief because it shared its GPU has used up no try: sharing was our choice. Its next one is alone. Nor has one that
+//! failed on a full disk, a few times.
 
-use gpulane_model::{Attempt, Bytes, Event, FailReason, Failure, GpuIndex, JobId};
+use gpulane_model::{Attempt, Bytes, Event, FailReason, Failure, GpuIndex, JobId, Millis};
 
-use crate::Trouble;
 use crate::demand::{Demand, Need};
+use crate::job::Phase;
 use crate::state::Core;
+use crate::{Effect, Timer, Trouble};
+
+/// So many failures of a job on a full disk do not count. One that says so whatever happens fails in the end.
+const MOST_WITHOUT_ROOM: u8 = 3;
+/// Before the first further try on a disk that is not known to have space again; doubled each time.
+const PAUSE: Millis = Millis::seconds(1);
 
 /// What a job that has ended had of its GPUs.
 pub(crate) struct Footing {
@@ -55,6 +62,10 @@ impl Core {
         let by_sharing = match trouble {
             None => false,
             Some(Trouble::NeverBegun(words)) => return self.done_elsewhere(job, attempt, &words, failure),
+            Some(Trouble::NoRoom { because, held }) => {
+                failure.message = Some(because);
+                return self.on_no_room(job, attempt, failure, held);
+            }
             Some(Trouble::HostOom(words)) => {
                 (failure.reason, failure.message) = (FailReason::HostOom, Some(words));
                 false
@@ -120,5 +131,30 @@ impl Core {
             self.record(Event::JobRetrying { job: name, attempt, delay: 0.0 });
         }
         self.put_back(job);
+    }
+
+    /// A disk was full. `held`: starts are held for that; otherwise only time can tell whether it still is.
+    fn on_no_room(&mut self, job: JobId, attempt: Attempt, failure: Failure, held: bool) {
+        let slot = &mut self.jobs[job.index()];
+        if slot.no_room >= MOST_WITHOUT_ROOM {
+            return self.on_attempt_failed(job, attempt, failure);
+        }
+        let pause = Millis(PAUSE.0 << slot.no_room);
+        slot.no_room += 1;
+        let pause = if held { Millis(0) } else { pause.max(self.plan.stage_of(job).retry_delay) };
+        let name = self.plan.job_name(job);
+        let failure = Failure { no_room: true, ..failure };
+        self.record(Event::JobFailed { job: name.clone(), attempt, failure });
+        let stopped = self.stages[self.stage_of(job).index()].stopped;
+        if !stopped {
+            let delay = pause.as_seconds();
+            self.record(Event::JobRetrying { job: name, attempt: attempt.next(), delay });
+        }
+        if stopped || held {
+            return self.put_back(job);
+        }
+        let until = self.now.after(pause);
+        self.set_phase(job, Phase::Delayed { until });
+        self.later.push(Effect::SetTimer { timer: Timer::Retry { job }, at: until });
     }
 }

@@ -100,6 +100,7 @@ impl Core {
                     attempts: 0,
                     failures: 0,
                     alone: false,
+                    no_room: 0,
                     fruitful: false,
                     moved: false,
                 };
@@ -119,6 +120,7 @@ impl Core {
                 attempts: state.attempts,
                 failures: state.failures,
                 alone: state.alone,
+                no_room: state.no_room,
                 fruitful: false,
                 moved: false,
             }

@@ -34,6 +34,9 @@ pub struct Failure {
     /// choice: the try does not count, the next one is alone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shared: bool,
+    /// It failed while the disk it writes to was full, as far as that can be told. The try does not count, a few times.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub no_room: bool,
     /// Its output could not be published but is whole and kept: `resume` publishes it instead of running the job again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub kept: bool,
@@ -107,6 +110,7 @@ impl Failure {
             seconds: 0.0,
             peak_vram: None,
             shared: false,
+            no_room: false,
             kept: false,
         }
     }
@@ -122,7 +126,7 @@ impl Failure {
 
     /// Whether the job's own try was used up.
     pub const fn counts(&self) -> bool {
-        self.reason.counts() && !self.shared
+        self.reason.counts() && !self.shared && !self.no_room
     }
 
     /// One line for a person: `exit code 3`, `timeout after 2.0 s`, `could not start: …`.

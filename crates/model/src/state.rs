@@ -46,6 +46,8 @@ pub struct JobState {
     pub failures: u32,
     /// It came to grief on a shared GPU: its next tries are alone on one.
     pub alone: bool,
+    /// How often it failed on a full disk, which did not count.
+    pub no_room: u8,
     /// Its last start was from a standby.
     pub warm: bool,
     /// The last attempt that said its work was finished and whose output was then made durable; 0: none.
@@ -183,6 +185,7 @@ impl RunState {
             attempts: 0,
             failures: 0,
             alone: false,
+            no_room: 0,
             warm: false,
             done: 0,
             retry_at: None,
@@ -354,6 +357,7 @@ impl RunState {
             Event::JobFailed { attempt, failure, .. } => {
                 job.attempts = job.attempts.max(attempt.told());
                 job.alone |= failure.shared;
+                job.no_room = job.no_room.saturating_add(u8::from(failure.no_room));
                 if failure.counts() {
                     job.failures += 1;
                     job.status = JobStatus::Failed(Box::new(failure.clone()));
@@ -369,6 +373,7 @@ impl RunState {
             Event::JobRequeued { .. } => {
                 job.failures = 0;
                 job.alone = false;
+                job.no_room = 0;
                 job.status = JobStatus::Pending;
             }
             // A worker that its map did not need lacks nothing.

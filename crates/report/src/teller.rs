@@ -176,6 +176,10 @@ impl Teller {
             line.push_str("; it shared its GPU: next try alone, not counted");
             return line;
         }
+        if failure.no_room {
+            line.push_str("; the disk was full: tried again, not counted");
+            return line;
+        }
         if !failure.counts() {
             line.push_str(", does not count as a try");
             return line;

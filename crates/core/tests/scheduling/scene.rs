@@ -346,7 +346,13 @@ fn tell_event(event: &Event) -> String {
         Event::JobStarted { job, gpus, .. } => format!("{job} started on [{}]", gpus.join(",")),
         Event::JobSucceeded { job, seconds, .. } => format!("{job} succeeded in {seconds} s"),
         Event::JobFailed { job, attempt, failure } => {
-            let shared = if failure.shared { " (shared)" } else { "" };
+            let shared = if failure.shared {
+                " (shared)"
+            } else if failure.no_room {
+                " (no room)"
+            } else {
+                ""
+            };
             let why: Vec<&str> =
                 [&failure.cause, &failure.remedy].into_iter().flatten().map(|text| &**text).collect();
             let why = if why.is_empty() { String::new() } else { format!(" ({})", why.join(", ")) };

@@ -53,6 +53,30 @@ fn that_it_must_be_alone_is_known_after_a_resume() {
 }
 
 #[test]
+fn failures_on_a_full_disk_cost_no_try_three_times_also_after_a_resume() {
+    let no_room = |held| Trouble::NoRoom { because: "no space".into(), held };
+    let plan = plan(vec![stage("train", 1, |_| {})]);
+    let (mut run, _) = Story::begin(&plan, gpus(1, 1));
+    run.spawned("train/0", 1);
+    let told = run.troubled("train/0", 1, 9, no_room(true));
+    assert!(
+        told.contains(&"train/0 failed at #1 (no room): exit code 1: no space in 0 s".to_owned()),
+        "{told:?}"
+    );
+    assert_eq!(starts(&told), ["train/0@0"], "its turn at once: whether it may start is seen then");
+    run.spawned("train/0", 2);
+    let told = run.troubled("train/0", 2, 9, no_room(false));
+    assert!(starts(&told).is_empty(), "a pause tells whether there is room again: {told:?}");
+    let (mut run, _) = Story::resume(&plan, gpus(1, 1), run.folded);
+    run.spawned("train/0", 3);
+    assert!(run.troubled("train/0", 3, 9, no_room(true))[1].contains("#3 (no room)"));
+    run.spawned("train/0", 4);
+    let told = run.troubled("train/0", 4, 9, no_room(true));
+    assert_eq!(told[0], "train/0 failed at #4: exit code 1: no space in 0 s");
+    assert_eq!(run.folded.job(run.job("train/0")).failures, 1);
+}
+
+#[test]
 fn two_lanes_on_a_gpu_are_sharing_too() {
     let (mut run, _) = Story::begin(&plan(vec![stage("train", 3, |_| {})]), gpus(1, 2));
     run.spawned("train/0", 1);

@@ -241,6 +241,7 @@ impl<'a> World<'a> {
             150..170 => Some(Trouble::GpuOom(words())),
             170..180 => Some(Trouble::HostOom(words())),
             180..190 => Some(Trouble::MpsFault(words())),
+            190..200 => Some(Trouble::NoRoom { because: words(), held: mood.is_multiple_of(2) }),
             _ => None,
         };
         (peak, trouble)

@@ -25,6 +25,7 @@ mod place;
 mod publish;
 mod reactor;
 mod recovery;
+mod room;
 mod standbys;
 mod torch;
 mod trouble;

@@ -193,14 +193,15 @@ impl Reactor<'_> {
         let (dir, plan) = (&self.prepared.dir, &self.prepared.plan);
         let (out, err) = (dir.stdout_log(plan, job, attempt), dir.stderr_log(plan, job, attempt));
         let kills = place.oom_kills.map_or(0, OomKills::since);
-        let sign = trouble::recognise(exit, &out, &err, place.mps, kills)?;
+        let sign = trouble::recognise(exit, &out, &err, place.mps, kills);
         // Without a GPU, what it says about one is somebody else's business.
         Some(match (sign, place.gpus.first()) {
-            (Sign::HostOom(words), _) => Trouble::HostOom(words),
-            (Sign::GpuOom(words), Some(_)) => Trouble::GpuOom(words),
-            (Sign::MpsFault(words), Some(_)) => Trouble::MpsFault(words),
+            (Some(Sign::HostOom(words)), _) => Trouble::HostOom(words),
+            (Some(Sign::GpuOom(words)), Some(_)) => Trouble::GpuOom(words),
+            (Some(Sign::MpsFault(words)), Some(_)) => Trouble::MpsFault(words),
+            (Some(Sign::NoRoom(words)), _) => return self.lack_of_room(job, Some(words)),
             // What a job prints condemns no GPU: if it is lost, the look at its memory has told.
-            _ => return None,
+            _ => return self.lack_of_room(job, None),
         })
     }
 
@@ -297,6 +298,7 @@ impl Reactor<'_> {
             Event::JobSucceeded { seconds, peak_vram, .. } => {
                 let stage = self.prepared.plan.job(job).stage;
                 self.sharing.experience.learn(stage, *seconds, peak_vram.map(Bytes));
+                self.room.on_other_end(job);
             }
             Event::JobFailed { failure, .. } if failure.shared => {
                 self.sharing.alone.insert(job);

@@ -24,6 +24,7 @@ use super::on_feeders::MapsSeen;
 use super::on_gpus::Sharing;
 use super::place::Misplaced;
 use super::publish::Publisher;
+use super::room::Room;
 use super::standbys::Standbys;
 use super::vigil::{self, Vigils};
 use crate::control;
@@ -80,6 +81,8 @@ pub(super) struct Reactor<'a> {
     outcome: Option<Outcome>,
     /// The run directory is not where it was, or not whole.
     pub(super) misplaced: Option<Misplaced>,
+    /// Whether jobs find room on the disk.
+    pub(super) room: Room,
     /// The run is to end: it was interrupted, or all of it cancelled.
     pub(super) asked: bool,
     /// What was said last about starts that are held.
@@ -149,6 +152,7 @@ impl<'a> Reactor<'a> {
             feeding: false,
             outcome: None,
             misplaced: None,
+            room: Room::default(),
             asked: false,
             last_note: String::new(),
             interrupted: None,

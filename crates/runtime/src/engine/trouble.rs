@@ -39,6 +39,8 @@ pub(super) enum Sign {
     GpuOom(String),
     /// Out of host memory.
     HostOom(String),
+    /// A disk is full.
+    NoRoom(String),
     /// Its GPU has failed.
     GpuLost(String),
     /// A fault under MPS, which takes down every process on the GPU; or MPS itself is gone.

@@ -92,6 +92,7 @@ impl Oracle {
         match trouble {
             Trouble::NeverBegun(_) => Expect::Failed(FailReason::Lost, false),
             Trouble::HostOom(_) => own(FailReason::HostOom),
+            Trouble::NoRoom { .. } if self.folded.job(job).no_room < 3 => Expect::Failed(plain, !stopped),
             // A job that has been tried alone already is given all of its GPUs.
             Trouble::GpuOom(_) if busy.shared || (partly && !self.folded.job(job).alone) => {
                 Expect::Failed(FailReason::Oom, !stopped)
@@ -101,7 +102,7 @@ impl Oracle {
                 self.spread_fault(job, &busy.gpus);
                 Expect::Failed(plain, !stopped)
             }
-            Trouble::MpsFault(_) => own(plain),
+            Trouble::NoRoom { .. } | Trouble::MpsFault(_) => own(plain),
         }
     }
 

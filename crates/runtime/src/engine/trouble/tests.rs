@@ -219,3 +219,20 @@ fn only_the_end_of_a_long_log_is_read() {
     assert_eq!(from_stderr(&format!("{TORCH}\n{filler}\n")), None);
     assert!(from_stderr(&format!("{filler}\n{TORCH}\n")).is_some());
 }
+
+#[test]
+fn a_full_disk_in_the_words_of_programs() {
+    for line in [
+        "OSError: [Errno 28] No space left on device: '/data/model.pt'",
+        "RuntimeError: unable to write to file </torch_7_1>: No space left on device (28)",
+        "dd: error writing 'model': No space left on device",
+        "OSError: [Errno 122] Disk quota exceeded",
+        "Error: ENOSPC: no space left on device, write",
+    ] {
+        for text in [traceback(line), format!("{line}\n")] {
+            assert!(matches!(from_stderr(&text), Some(Sign::NoRoom(words)) if words == line), "{text}");
+        }
+    }
+    let recovered = format!("OSError: [Errno 28] No space left on device\n{}", traceback("ValueError: 3"));
+    assert_eq!(from_stderr(&recovered), None, "the last traceback tells");
+}

@@ -29,6 +29,10 @@ const GPU_OOM: [&str; 17] = [
 const HOST_OOM: [&str; 4] =
     ["DefaultCPUAllocator", "std::bad_alloc", "Cannot allocate memory", "java.lang.OutOfMemoryError"];
 
+/// A disk is full, or what the user may have of it. Linux says so of other tables, too: semaphores, inotify watches.
+const NO_ROOM: [&str; 6] =
+    ["No space left on device", "Disk quota exceeded", "[Errno 28]", "[Errno 122]", "ENOSPC", "EDQUOT"];
+
 /// Hardware. Not here: a device that is unavailable or not there, which a mode or a setting can cause as well.
 const GPU_LOST: [&str; 9] = [
     "GPU is lost",
@@ -90,6 +94,9 @@ pub(super) fn meaning(line: &str, under_mps: bool, kernel_killed: bool) -> Optio
         }
         if says(&HOST_OOM) || on_the_host && says(&GPU_OOM) || raises(line, "MemoryError") {
             return Some(Sign::HostOom);
+        }
+        if says(&NO_ROOM) {
+            return Some(Sign::NoRoom);
         }
     }
     let child = says(&CHILD_KILLED) || line.trim_end().ends_with("Killed");
