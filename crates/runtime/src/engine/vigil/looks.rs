@@ -1,6 +1,7 @@
 //! Evidence: what the processes of a silent job are doing. Taken on a thread of its own each time, because reading about a
 //! process that is stuck in the kernel can get stuck there, too; whoever asked goes on without it after a while.
 
+use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, TryRecvError, sync_channel};
@@ -82,6 +83,14 @@ pub(super) fn compare(first: &Evidence, second: &Evidence, known: &Known) -> (Se
         Change::Sleeping(what) => (Seen::Sleeping, Some(what)),
         Change::Stopped(_) => (Seen::Stopped, None),
     }
+}
+
+/// Processes one thread of which may talk to somebody while another does not go on.
+pub(super) fn with_connections(evidence: &Evidence) -> BTreeSet<u32> {
+    let processes = evidence.processes.iter();
+    let talking =
+        processes.filter(|process| process.threads.len() > 1 && !process.descriptors.sockets.is_empty());
+    talking.map(|process| process.pid).collect()
 }
 
 /// What they are stuck in, in words.

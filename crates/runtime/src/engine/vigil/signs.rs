@@ -67,6 +67,8 @@ struct Member {
     cpu: u64,
     /// Its threads, since it last moved a little.
     threads: Option<Threads>,
+    /// Its threads are looked at although the kernel counts nothing: what passes through sockets is not among what it counts.
+    curious: bool,
     /// While it is in a loop that sleeps by a child.
     children: Option<Children>,
 }
@@ -183,6 +185,16 @@ impl Sight {
         }
     }
 
+    /// Looks at the threads of these processes from now on, as long as they do not work: one of them may only report, which nothing else shows.
+    pub(super) fn know_threads(&mut self, pids: &BTreeSet<u32>) {
+        for member in self.members.values_mut().filter(|member| pids.contains(&member.counted.pid)) {
+            if member.threads.is_none() {
+                member.threads = Threads::meet(member.counted.pid);
+            }
+            member.curious = true;
+        }
+    }
+
     /// Processes of it whose main thread only asks again and again for something.
     pub(super) fn pollers(&self) -> BTreeSet<u32> {
         let polls = |member: &&Member| member.threads.as_ref().is_some_and(Threads::polls);
@@ -215,7 +227,14 @@ impl Sight {
 
 impl Member {
     fn new(counted: ProcessSigns) -> Self {
-        Self { counted, shown: counted, cpu: counted.cpu.0 * 1_000_000, threads: None, children: None }
+        Self {
+            counted,
+            shown: counted,
+            cpu: counted.cpu.0 * 1_000_000,
+            threads: None,
+            curious: false,
+            children: None,
+        }
     }
 
     /// Takes in what the kernel counts now; bytes that threads wrote which only look.
@@ -225,7 +244,8 @@ impl Member {
             *self = Self::new(counted);
             return 0;
         }
-        let curious = self.threads.as_ref().is_some_and(Threads::are_to_be_known);
+        self.curious &= self.threads.is_some();
+        let curious = self.curious || self.threads.as_ref().is_some_and(Threads::are_to_be_known);
         if before == counted && !curious {
             return 0;
         }

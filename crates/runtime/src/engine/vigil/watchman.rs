@@ -276,6 +276,7 @@ impl Watchman {
             }),
         };
         if seen == Seen::First || !charge.vigil.holds_evidence() {
+            charge.sight.know_threads(&looks::with_connections(&evidence));
             charge.first = Some(evidence);
         }
         if let Some(input) = input {
