@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::syscall::CLOCK;
-use crate::{Source, Tie};
+use crate::{Primitive, Source, Tie};
 
 /// One look at several processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -113,6 +113,8 @@ pub struct Wait {
     pub timed: Option<bool>,
     /// Who has the file lock it waits for.
     pub holder: Option<Holder>,
+    /// What kind of thing it waits at, where the call itself shows no more than a futex and the thread's stack tells.
+    pub at: Option<Primitive>,
     /// All that could end the wait; each alone would do. Empty: not known.
     pub sources: Vec<Source>,
 }

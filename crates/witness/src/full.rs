@@ -84,7 +84,8 @@ fn wait_in_words(wait: &Wait) -> String {
     let sources: Vec<String> = wait.sources.iter().map(ToString::to_string).collect();
     let sources =
         if sources.is_empty() { String::new() } else { format!("; for {}", sources.join(", or for ")) };
-    format!("{}{on}{limit}{holder}{sources}", wait.call)
+    let at = wait.at.map_or_else(String::new, |at| format!(" for {}", at.words()));
+    format!("{}{at}{on}{limit}{holder}{sources}", wait.call)
 }
 
 fn state_in_words(state: char) -> String {

@@ -14,6 +14,7 @@ mod full;
 mod locks;
 mod maps;
 mod monitors;
+mod native;
 mod netlink;
 mod proc_files;
 mod proof;
@@ -34,6 +35,7 @@ pub use evidence::{
 };
 pub use full::in_full;
 pub use monitors::is_monitor;
+pub use native::Primitive;
 pub use proc_files::{Stat, command_of, descendants, name_of, shortened, stat_of, variable_of};
 pub use rest::{Resting, resting};
 pub use source::{Source, Tie};

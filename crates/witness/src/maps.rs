@@ -14,6 +14,10 @@ pub(crate) struct Mapping {
     pub(crate) start: u64,
     pub(crate) end: u64,
     pub(crate) writable: bool,
+    /// Code in it can be run.
+    pub(crate) runs: bool,
+    /// Where in its file it begins.
+    offset: u64,
     /// What one process writes to it, others that have it see.
     pub(crate) shared: bool,
     /// Device and number of the file; `00:00` and 0 for memory that is in no file.
@@ -32,11 +36,13 @@ fn parse(line: &str) -> Option<Mapping> {
     let mut fields = line.splitn(6, ' ');
     let (start, end) = fields.next()?.split_once('-')?;
     let rights = fields.next()?;
-    let (_, device, inode) = (fields.next()?, fields.next()?, fields.next()?);
+    let (offset, device, inode) = (fields.next()?, fields.next()?, fields.next()?);
     Some(Mapping {
         start: u64::from_str_radix(start, 16).ok()?,
         end: u64::from_str_radix(end, 16).ok()?,
         writable: rights.contains('w'),
+        runs: rights.contains('x'),
+        offset: u64::from_str_radix(offset, 16).ok()?,
         shared: rights.ends_with('s'),
         file: (device.to_owned(), inode.parse().ok()?),
         path: fields.next().unwrap_or_default().trim().to_owned(),
@@ -46,6 +52,16 @@ fn parse(line: &str) -> Option<Mapping> {
 impl Mapping {
     pub(crate) fn contains(&self, address: u64) -> bool {
         (self.start..self.end).contains(&address)
+    }
+
+    /// Where in its file that is what lies at an address of it.
+    pub(crate) const fn offset_of(&self, address: u64) -> u64 {
+        (address - self.start).saturating_add(self.offset)
+    }
+
+    /// The name of its file, without folders.
+    pub(crate) fn file_name(&self) -> &str {
+        self.path.rsplit('/').next().unwrap_or_default()
     }
 
     /// The name by which a process that does not have it yet may come and open it; `None`: there is no such name. Beside `root`, the

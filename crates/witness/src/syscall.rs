@@ -6,6 +6,8 @@ use crate::Wait;
 pub(crate) struct Call {
     number: u64,
     arguments: [u64; 6],
+    /// Where the thread's stack ends, and the instruction that the call returns to.
+    place: Option<(u64, u64)>,
 }
 
 /// How a call says that it has a time limit.
@@ -149,10 +151,12 @@ pub(crate) fn parse(text: &str) -> Option<Call> {
     // `running`, or -1 for one that is blocked outside of any call (a page fault).
     let number = words.next()?.parse().ok()?;
     let mut arguments = [0; 6];
+    let mut next = || u64::from_str_radix(words.next()?.trim_start_matches("0x"), 16).ok();
     for argument in &mut arguments {
-        *argument = u64::from_str_radix(words.next()?.trim_start_matches("0x"), 16).ok()?;
+        *argument = next()?;
     }
-    Some(Call { number, arguments })
+    let place = next().zip(next());
+    Some(Call { number, arguments, place })
 }
 
 impl Call {
@@ -184,6 +188,11 @@ impl Call {
     /// One of its arguments.
     pub(crate) const fn argument(&self, at: usize) -> u64 {
         self.arguments[at]
+    }
+
+    /// Where the thread's stack ends, and the instruction that the call returns to.
+    pub(crate) const fn place(&self) -> Option<(u64, u64)> {
+        self.place
     }
 
     fn row(&self) -> Option<&'static Row> {

@@ -3,7 +3,7 @@
 use super::doing::{Doing, doing};
 use super::scene::{Finding, Scene, place_of};
 use super::trail::Step;
-use crate::{ProcessEvidence, Python, ThreadEvidence};
+use crate::{Primitive, ProcessEvidence, Python, ThreadEvidence};
 
 /// A pipe that nobody empties.
 pub(crate) fn full_pipe(scene: &Scene) -> Option<Finding> {
@@ -105,7 +105,7 @@ fn linked(parent: &Step, child: &Step) -> bool {
 
 /// A lock that was held when the process was forked.
 pub(crate) fn fork(scene: &Scene) -> Option<Finding> {
-    let here = scene.here_doing(&[Doing::Lock])?;
+    let here = scene.here().filter(|here| matches!(here.doing, Doing::Lock | Doing::At(_)))?;
     let parent = scene.parent(here.process)?;
     if !is_forked(here.process, parent) || here.process.threads.len() > 1 {
         return None;
@@ -115,6 +115,15 @@ pub(crate) fn fork(scene: &Scene) -> Option<Finding> {
         return Finding::new(
             "fork after CUDA: the child was forked from a process that uses a GPU, and CUDA does not \
              survive that",
+            spawn,
+        );
+    }
+    if let Doing::At(at) = here.doing {
+        let what = at.words();
+        return Finding::new(
+            format!(
+                "it waits for {what}, but threads do not survive a fork: in the child nobody is left to give it"
+            ),
             spawn,
         );
     }
@@ -196,7 +205,23 @@ pub(crate) fn prompt(scene: &Scene) -> Option<Finding> {
 
 /// A lock or semaphore between processes.
 pub(crate) fn shared_lock(scene: &Scene) -> Option<Finding> {
-    scene.here_doing(&[Doing::SharedLock])?;
+    let here = scene.here_doing(&[Doing::SharedLock])?;
+    match here.thread.wait.as_ref().and_then(|wait| wait.at) {
+        Some(Primitive::Condition) => {
+            return Finding::new(
+                "no process notifies the condition variable it waits for, which processes share: the wake-up came before the \
+                 wait and is lost, or who should notify ended or waits itself",
+                "wait for a state that is changed under the same mutex, and with a limit: `pthread_cond_timedwait`",
+            );
+        }
+        Some(Primitive::Barrier) => {
+            return Finding::new(
+                "a barrier shared between processes waits for one that does not come",
+                "let as many processes arrive as the barrier was made for, also after an error",
+            );
+        }
+        _ => {}
+    }
     Finding::new(
         "a lock or semaphore shared between processes is not released: its holder was killed or ended \
          without giving it back",

@@ -1,13 +1,15 @@
 //! What one thread does, in one word: from the Python functions it is in where they are known ones, else from its system call.
 
 use crate::syscall::SHARED_MEMORY;
-use crate::{Evidence, ProcessEvidence, Python, Source, ThreadEvidence, Tie, Wait};
+use crate::{Evidence, Primitive, ProcessEvidence, Python, Source, ThreadEvidence, Tie, Wait};
 
 /// What a thread does.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Doing {
-    /// Waits for a lock of its own process.
+    /// Waits for a lock of its own process; where nothing tells what it is, perhaps for a condition or semaphore.
     Lock,
+    /// Waits at such a thing in code that is not Python.
+    At(Primitive),
     /// Waits for a lock that processes share.
     SharedLock,
     /// Waits for a semaphore of its own process.
@@ -219,7 +221,7 @@ fn by_call(thread: &ThreadEvidence) -> Doing {
         "futex" if wait.timed == Some(true) => Doing::Timed,
         "futex" if on == SHARED_MEMORY => Doing::SharedLock,
         "futex" if joins(wait) => Doing::ThreadJoin,
-        "futex" | "futex_waitv" => Doing::Lock,
+        "futex" | "futex_waitv" => by_primitive(thread, wait.at),
         "semop" | "semtimedop" => Doing::SharedLock,
         "wait4" | "waitid" => Doing::ChildWait,
         "accept" | "accept4" => Doing::Accept,
@@ -242,6 +244,16 @@ fn by_call(thread: &ThreadEvidence) -> Doing {
     }
 }
 
+/// What a thread does that waits for another of its process. Locks of Python are semaphores of the C library.
+const fn by_primitive(thread: &ThreadEvidence, at: Option<Primitive>) -> Doing {
+    match at {
+        None | Some(Primitive::Mutex) => Doing::Lock,
+        Some(Primitive::Semaphore) if !thread.frames.is_empty() => Doing::Lock,
+        Some(Primitive::Join) => Doing::ThreadJoin,
+        Some(at) => Doing::At(at),
+    }
+}
+
 /// Waits for a thread of C to end.
 fn joins(wait: &Wait) -> bool {
     matches!(wait.sources[..], [Source::Thread { tie: Tie::Joined, .. }])
@@ -252,6 +264,7 @@ impl Doing {
     pub(crate) const fn phrase(self) -> &'static str {
         match self {
             Self::Lock => "waiting for a lock",
+            Self::At(at) => at.waiting(),
             Self::SharedLock => "waiting for a lock shared between processes",
             Self::Semaphore => "waiting for a semaphore",
             Self::Event => "waiting for an event",

@@ -2,8 +2,9 @@
 
 use super::doing::{Doing, doing};
 use super::scene::{Finding, Scene, own_frame, place_of, threads_doing};
+use super::trail::is_worker;
 use crate::frame::Owner;
-use crate::{ProcessEvidence, Source, ThreadEvidence, Tie};
+use crate::{Primitive, ProcessEvidence, Source, ThreadEvidence, Tie};
 
 /// One thread has Python's own lock and does not give it back.
 pub(crate) fn interpreter_lock(scene: &Scene) -> Option<Finding> {
@@ -92,6 +93,104 @@ fn python_threads(process: &ProcessEvidence, wanted: Doing) -> Vec<&ThreadEviden
     threads_doing(process, wanted).into_iter().filter(|thread| !thread.frames.is_empty()).collect()
 }
 
+/// Threads that hold mutexes which the next of them waits for, around.
+pub(crate) fn circle(scene: &Scene) -> Option<Finding> {
+    let process = scene.here()?.process;
+    let owner = |thread: &ThreadEvidence| match thread.wait.as_ref()?.sources[..] {
+        [Source::Thread { tid, tie: Tie::Mutex }] if tid != thread.tid => {
+            process.threads.iter().find(|other| other.tid == tid)
+        }
+        _ => None,
+    };
+    let turns = |first: &&ThreadEvidence| {
+        let mut at = owner(first);
+        for _ in 0..process.threads.len() {
+            match at {
+                Some(thread) if thread.tid == first.tid => return true,
+                Some(thread) => at = owner(thread),
+                None => return false,
+            }
+        }
+        false
+    };
+    let first = process.threads.iter().find(turns)?;
+    let second = owner(first)?;
+    Finding::new(
+        format!(
+            "deadlock: threads hold mutexes that others of them wait for, around: thread {} waits for one that thread {} holds",
+            first.tid, second.tid
+        ),
+        "take the mutexes in the same order everywhere, or at once: `std::scoped_lock both(a, b);`",
+    )
+}
+
+/// Waits of code that is not Python, by what it waits at.
+pub(crate) fn primitive(scene: &Scene) -> Option<Finding> {
+    let here = scene.here()?;
+    let Doing::At(at) = here.doing else { return None };
+    let (cause, remedy) = of_primitive(at)?;
+    let place = own_frame(&here.thread.frames)
+        .map_or_else(String::new, |frame| format!(" (called at {})", frame.place()));
+    Finding::new(format!("{cause}{place}"), remedy.replace("PID", &here.process.pid.to_string()))
+}
+
+const fn of_primitive(at: Primitive) -> Option<(&'static str, &'static str)> {
+    Some(match at {
+        Primitive::Condition => (
+            "no thread notifies the condition variable it waits for: the wake-up came before the wait and is lost, or who \
+             should notify ended or waits itself",
+            "wait for a state and not for the notification alone, `cv.wait(lock, [&] { return ready; })`, and change the \
+             state under the same mutex",
+        ),
+        Primitive::Semaphore => (
+            "a semaphore is not raised: who took it ended or waits itself, or nobody raises it",
+            "raise it on every path (`sem_post`), also after an error, or wait with a limit: `sem_timedwait`",
+        ),
+        Primitive::Barrier => (
+            "a barrier waits for a thread that does not come",
+            "let as many threads arrive as the barrier was made for, also after an error",
+        ),
+        Primitive::ReadWriteLock => (
+            "a read-write lock is not released: a reader or writer keeps it, perhaps the thread that waits",
+            "do not take it for writing while you hold it for reading, and hold it for short times only",
+        ),
+        Primitive::Once => (
+            "an initialisation that happens once (pthread_once, std::call_once, a static of a function) does not end: \
+             it needs itself, or the thread that runs it waits",
+            "let it need nothing that waits for itself or for another thread",
+        ),
+        Primitive::Future => (
+            "it waits for a future (std::future) whose value nobody sets: the task ended without, has not begun, or waits itself",
+            "set the value or the exception of the promise on every path; wait with a limit: `future.wait_for(60s)`",
+        ),
+        Primitive::Word => (
+            "nobody counts down or notifies what it waits for: a latch, semaphore, barrier, atomic, lock or channel",
+            "see `gdb -p PID -batch -ex 'thread apply all bt'` for the place; let every path give what others wait for",
+        ),
+        Primitive::OpenMp => (
+            "threads of OpenMP wait for each other: one of them does not reach the barrier or the end of the parallel region",
+            "let all threads reach the same barriers; fork before the first parallel region, or not at all; `OMP_NUM_THREADS=1` \
+             shows whether it is that",
+        ),
+        Primitive::Atomics => (
+            "Atomics.wait keeps this thread until another one calls Atomics.notify, and none does: the worker that should, ended \
+             or waits itself, perhaps for a message of this thread, which handles none meanwhile",
+            "use `Atomics.waitAsync` in the main thread, or wait with a limit: `Atomics.wait(array, 0, 0, 60000)`",
+        ),
+        Primitive::Java => (
+            "a thread of a Java program waits for another one, which does not let it go on (park, await, get, take, wait or \
+             synchronized: a lock, latch, queue or future; which, only the Java VM knows)",
+            "see it with `jstack PID`; count down and complete in a `finally`, and wait with a limit: `latch.await(60, SECONDS)`",
+        ),
+        Primitive::Go => (
+            "goroutines wait for each other or for somebody outside: a channel, lock, WaitGroup or connection; which, only the \
+             runtime of Go knows",
+            "see them with `kill -QUIT PID`, which ends the program and prints its goroutines",
+        ),
+        Primitive::Mutex | Primitive::Join => return None,
+    })
+}
+
 /// A lock whose owner is written down, and waits itself.
 pub(crate) fn owned(scene: &Scene) -> Option<Finding> {
     let here = scene.here_doing(&[Doing::Lock])?;
@@ -171,7 +270,7 @@ pub(crate) fn queue_put(scene: &Scene) -> Option<Finding> {
 pub(crate) fn barrier(scene: &Scene) -> Option<Finding> {
     scene.here_doing(&[Doing::Barrier])?;
     Finding::new(
-        "a barrier waits for a thread that does not come",
+        "a barrier waits for a thread or process that does not come",
         "give it a limit, `threading.Barrier(n, timeout=60)`, and call `barrier.abort()` when a thread fails",
     )
 }
@@ -204,7 +303,18 @@ pub(crate) fn event_loop(scene: &Scene) -> Option<Finding> {
 
 /// A future that is not done, with nobody at work on it.
 pub(crate) fn future(scene: &Scene) -> Option<Finding> {
-    scene.here_doing(&[Doing::Future])?;
+    let here = scene.here_doing(&[Doing::Future])?;
+    let workers = || here.process.threads.iter().filter(|thread| is_worker(thread));
+    if is_worker(here.thread) && workers().all(|thread| doing(thread) == Doing::Future) {
+        return Finding::new(
+            format!(
+                "deadlock: every worker of the pool runs a task that waits for the future of another task, and none is left \
+                 to run that: {}",
+                place_of(here.thread)
+            ),
+            "do not wait inside a task for tasks of the same executor: use a second one for the inner tasks",
+        );
+    }
     Finding::new(
         "it waits for the result of a future, and nobody works on it: its worker ended, or all workers \
          wait for each other",

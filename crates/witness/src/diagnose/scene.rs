@@ -6,7 +6,7 @@ use super::Surroundings;
 use super::doing::{Doing, doing};
 use super::trail::{Step, trail};
 use crate::frame::Owner;
-use crate::{Evidence, Frame, ProcessEvidence, Source, ThreadEvidence};
+use crate::{Evidence, Frame, Primitive, ProcessEvidence, Source, ThreadEvidence};
 
 /// A cause and what to do about it, a short sentence each.
 pub(crate) struct Finding {
@@ -110,8 +110,8 @@ const NAMED: [Doing; 9] = [
 
 /// What the thread does, with the name of what it waits on.
 fn what(step: &Step) -> String {
-    let phrase = step.doing.phrase();
-    let Some(wait) = &step.thread.wait else { return phrase.to_owned() };
+    let phrase = phrase(step);
+    let Some(wait) = &step.thread.wait else { return phrase };
     let on = wait.on.as_deref().filter(|on| !on.starts_with("pipe"));
     let outside = wait.sources.iter().find(|source| matches!(source, Source::Outside(_)));
     let own = |source: &&Source| !matches!(source, Source::OwnThreads | Source::Clock);
@@ -140,7 +140,24 @@ fn what(step: &Step) -> String {
         (Doing::Native | Doing::Uninterruptible, ..) => format!("{phrase} ({})", wait.call),
         (Doing::Loop | Doing::Serving, _, Some(from @ Source::Outside(_))) => format!("{phrase} ({from})"),
         (doing, _, Some(from)) if NAMED.contains(&doing) => format!("{phrase} ({from})"),
-        _ => phrase.to_owned(),
+        _ => phrase,
+    }
+}
+
+/// What the thread does, as exactly as is known and no more.
+fn phrase(step: &Step) -> String {
+    let at = step.thread.wait.as_ref().and_then(|wait| wait.at);
+    match (step.doing, at) {
+        (Doing::Lock, Some(at @ Primitive::Mutex)) => at.waiting().to_owned(),
+        // All that is seen is that another thread must wake it.
+        (Doing::Lock, None) if step.thread.frames.is_empty() => {
+            "waiting for a lock, condition or semaphore of its own process".to_owned()
+        }
+        // Locks of Python are semaphores of the C library.
+        (Doing::SharedLock, Some(at)) if at != Primitive::Semaphore || step.thread.frames.is_empty() => {
+            format!("{} shared between processes", at.waiting())
+        }
+        (doing, _) => doing.phrase().to_owned(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! From the main thread to the one that matters: while a thread only waits for others, the cause lies with those.
 
 use super::doing::{Doing, doing, doing_in};
-use crate::{Evidence, ProcessEvidence, ThreadEvidence};
+use crate::{Evidence, ProcessEvidence, Source, ThreadEvidence, Tie};
 
 /// A thread on the way.
 #[derive(Clone, Copy)]
@@ -41,14 +41,32 @@ fn first_alive<'a>(evidence: &Evidence, process: &'a ProcessEvidence) -> Option<
 
 fn next<'a>(evidence: &'a Evidence, trail: &[Step<'a>], last: Step<'a>) -> Option<Step<'a>> {
     let (threads, children, weakest) = waits_for(last.doing)?;
-    let best = |steps: Vec<Step<'a>>| {
-        let new = |step: &Step| !trail.iter().any(|known| known.thread.tid == step.thread.tid);
-        let fitting =
-            steps.into_iter().filter(|step| new(step) && weight(step.doing).is_some_and(|w| w <= weakest));
-        fitting.min_by_key(|step| (weight(step.doing), step.thread.tid))
+    let new = |step: &Step| !trail.iter().any(|known| known.thread.tid == step.thread.tid);
+    if let Some(step) = joined(&last).filter(new) {
+        return Some(step);
+    }
+    let mut steps = if threads { threads_of(last.process, last.doing) } else { Vec::new() };
+    if children {
+        steps.extend(children_of(evidence, last.process));
+    }
+    let fits = |step: &Step| new(step) && weight(step.doing).is_some_and(|weight| weight <= weakest);
+    let foreign = |step: &Step| step.process.pid != last.process.pid;
+    let fitting = steps.into_iter().filter(fits);
+    fitting.min_by_key(|step| (weight(step.doing), foreign(step), step.thread.tid))
+}
+
+/// The thread that is waited for to end, where that or who waits is one of C.
+fn joined<'a>(last: &Step<'a>) -> Option<Step<'a>> {
+    let [Source::Thread { tid, tie: Tie::Joined }] = last.thread.wait.as_ref()?.sources[..] else {
+        return None;
     };
-    let threads = threads.then(|| best(threads_of(last.process, last.doing))).flatten();
-    threads.or_else(|| children.then(|| best(children_of(evidence, last.process))).flatten())
+    let process = last.process;
+    let thread = process.threads.iter().find(|thread| thread.tid == tid)?;
+    (last.thread.frames.is_empty() || thread.frames.is_empty()).then(|| Step {
+        process,
+        thread,
+        doing: doing(thread),
+    })
 }
 
 /// Whether it waits for other threads, for children, and how vague a culprit may be (see [`weight`]).
@@ -94,10 +112,38 @@ fn threads_of(process: &ProcessEvidence, waits: Doing) -> Vec<Step<'_>> {
     let fits = |thread: &&ThreadEvidence| {
         !thread.frames.is_empty() && (for_its_end || !thread.only_watches(process.pid))
     };
-    process.threads.iter().filter(fits).map(|thread| Step { process, thread, doing: doing(thread) }).collect()
+    let steps = process.threads.iter().filter(fits);
+    let mut steps: Vec<Step> = steps.map(|thread| Step { process, thread, doing: doing(thread) }).collect();
+    if matches!(waits, Doing::Future | Doing::Pool) {
+        // A result comes from those who work on tasks. Of others, one that only waits has nothing to do with it.
+        steps.retain(|step| is_worker(step.thread) || weight(step.doing) != Some(PASSIVE));
+    }
+    steps
 }
 
+/// Whether a thread works on the tasks of a pool.
+pub(crate) fn is_worker(thread: &ThreadEvidence) -> bool {
+    thread.frames.iter().any(|frame| match frame.module() {
+        Some("concurrent/futures/thread.py") => frame.bare() == "_worker",
+        Some("multiprocessing/pool.py") => frame.bare() == "worker",
+        _ => false,
+    })
+}
+
+/// Its children, and those that a helper among them has started on its behalf.
 fn children_of<'a>(evidence: &'a Evidence, parent: &ProcessEvidence) -> Vec<Step<'a>> {
-    let children = evidence.processes.iter().filter(|process| process.parent == parent.pid);
-    children.filter_map(|child| first_alive(evidence, child)).collect()
+    let of = |parent: u32| {
+        let children = evidence.processes.iter().filter(move |process| process.parent == parent);
+        children.filter_map(|child| first_alive(evidence, child))
+    };
+    let forks = |step: &Step| {
+        let main = |frame: &crate::Frame| {
+            frame.module() == Some("multiprocessing/forkserver.py") && frame.bare() == "main"
+        };
+        step.doing == Doing::Idle && step.thread.frames.iter().any(main)
+    };
+    let own: Vec<Step> = of(parent.pid).collect();
+    let by_helpers: Vec<Step> =
+        own.iter().filter(|step| forks(step)).flat_map(|step| of(step.process.pid)).collect();
+    own.into_iter().chain(by_helpers).collect()
 }

@@ -2,7 +2,7 @@
 
 use super::main_process;
 use crate::frame::Owner;
-use crate::{Evidence, Known, ProcessEvidence, Source, ThreadEvidence};
+use crate::{Evidence, Known, Primitive, ProcessEvidence, Source, ThreadEvidence};
 
 /// Longer chains are cut.
 const LONGEST: usize = 6;
@@ -80,11 +80,18 @@ fn chain(evidence: &Evidence, main: &ProcessEvidence) -> String {
 fn step(process: &ProcessEvidence, thread: &ThreadEvidence) -> Option<String> {
     let sources = &thread.wait.as_ref()?.sources;
     let alone = process.threads.len() == 1;
-    let source = |source: &Source| match source {
-        Source::OwnThreads if alone => {
+    let at = thread.wait.as_ref().and_then(|wait| wait.at);
+    // Locks of Python are semaphores of the C library.
+    let at = at.filter(|at| *at != Primitive::Semaphore || thread.frames.is_empty());
+    let source = |source: &Source| match (source, at) {
+        (Source::OwnThreads, Some(at)) if alone => {
+            format!("{}, but no other thread is left in its process", at.words())
+        }
+        (Source::OwnThreads, None) if alone => {
             "a lock of its own process, in which no other thread is left".to_owned()
         }
-        source => source.to_string(),
+        (Source::OwnThreads, Some(at)) => format!("{source} ({})", at.words()),
+        (source, _) => source.to_string(),
     };
     let sources: Vec<String> = sources.iter().take(3).map(source).collect();
     (!sources.is_empty()).then(|| format!("{} waits for {}", name(process, thread), sources.join(" or ")))

@@ -45,6 +45,9 @@ pub(crate) fn add(evidence: &mut Evidence, notes: &Notes, files: &[(u32, OpenFil
                 see_time_limit(room.pid, wait);
             }
             let mut targets = room.targets(thread, call, &mut budget);
+            if let Some(wait) = thread.wait.as_mut().filter(|wait| wait.call == "futex") {
+                wait.at = room.primitive(call);
+            }
             if notes.on_child.contains(&room.pid) && !room.children.is_empty() && !targets.is_empty() {
                 targets.push(Target::Sure(Source::Exit(room.children.clone())));
             }

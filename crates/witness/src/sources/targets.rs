@@ -12,7 +12,7 @@ use crate::maps::{Mapping, mappings};
 use crate::proc_files::{numbers_in, read};
 use crate::python::Marks;
 use crate::syscall::{Call, FUTEX_PRIVATE, low_word};
-use crate::{Source, ThreadEvidence, Tie, Wait};
+use crate::{Primitive, Source, ThreadEvidence, Tie, Wait, native};
 
 /// Something a thread waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -225,6 +225,11 @@ impl Room<'_> {
         let owner = locks::owner(call, &self.memory, &tids, true);
         let owner = owner.or_else(|| self.joined(thread)).or_else(|| self.rlock(thread, address, budget));
         Target::Sure(owner.unwrap_or(Source::OwnThreads))
+    }
+
+    /// What kind of thing a futex belongs to.
+    pub(super) fn primitive(&self, call: &Call) -> Option<Primitive> {
+        native::primitive(call, &self.memory, self.mappings(), &self.folder)
     }
 
     /// The thread that keeps the lock of the interpreter, for one that waits for it: that lock lies in the interpreter's own data, where no

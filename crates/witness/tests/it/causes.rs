@@ -307,7 +307,7 @@ fn locks_of_programs_that_are_not_python_are_told_with_their_owner() {
     main.threads = vec![thread(10, owned(11), &[]), thread(11, owned(10), &[])];
     cause(
         &seen(vec![main.clone()]),
-        "thread 11 holds the mutex, and waits itself: thread 11 (waiting for a lock)",
+        "deadlock: threads hold mutexes that others of them wait for, around: thread 10 waits for one that thread 11 holds",
     );
     main.threads[0].wait = Some(owned(10));
     cause(&seen(vec![main]), "holds it already");

@@ -5,9 +5,11 @@
 mod by_hand;
 mod causes;
 mod compared;
+mod followed;
 mod full;
 mod inside;
 mod living;
+mod native;
 mod open;
 mod outside;
 mod proofs;

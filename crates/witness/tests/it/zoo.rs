@@ -6,14 +6,14 @@ use gpulane_witness::{Change, Evidence, Surroundings, diagnose};
 use crate::subject::Subject;
 
 /// Runs a program until it is proven to be frozen; then the line must name the place and the cause must be this one.
-fn hangs(program: &str, place: &str, cause: &str) {
+pub(crate) fn hangs(program: &str, place: &str, cause: &str) {
     let subject = Subject::start(program);
     let evidence = subject.until_frozen();
     is_named(&subject, &evidence, place, cause);
 }
 
 /// The same for one that cannot be proven to be frozen: somebody outside, or the clock, may let it go on at this line.
-fn is_told(program: &str, line: u32, place: &str, cause: &str) {
+pub(crate) fn is_told(program: &str, line: u32, place: &str, cause: &str) {
     let subject = Subject::start(program);
     let (evidence, _) = subject.until_told_at(line);
     is_named(&subject, &evidence, place, cause);
@@ -428,7 +428,7 @@ def outer():
 print(pool.submit(outer).result())
 ",
         "waiting for the result of a future in job.py:5 (outer)",
-        "waits for the result of a future",
+        "every worker of the pool runs a task that waits for the future of another task",
     );
 }
 
