@@ -1,4 +1,4 @@
-"""A server never answers, while a thread pings it over a connection that is kept: bytes pass, and the work stands still."""
+"""A server never answers, while a thread pings it over a connection that is kept: bytes pass, the work stands still."""
 # verdict: tell
 # stuck: does not answer
 # at: ping_beside_silent_server.py:stuck here
@@ -18,7 +18,7 @@ def connect():
 def ping(kept):
     while True:
         kept.sendall(b"ping")
-        time.sleep(0.3)
+        time.sleep(1)
 
 
 control, data = connect(), connect()

@@ -1,4 +1,4 @@
-"""Every worker of a thread pool runs a task that waits for another task of the same pool, beside a thread that keeps a log."""
+"""Every worker of a thread pool waits for another task of the same pool, beside a thread that keeps a log."""
 # verdict: tell
 # stuck: every worker of the pool
 # at: pool_waits_for_itself.py:stuck here
