@@ -67,6 +67,8 @@ const RULES: &[Rule] = &[
     inside::queue_put,
     inside::barrier,
     inside::event,
+    inside::condition,
+    inside::manager,
     inside::event_loop,
     inside::future,
     between::shared_lock,

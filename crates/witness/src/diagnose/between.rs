@@ -2,7 +2,7 @@
 
 use super::doing::{Doing, doing};
 use super::scene::{Finding, Scene, place_of};
-use super::trail::Step;
+use super::trail::{Step, is_worker};
 use crate::{Primitive, ProcessEvidence, Python, ThreadEvidence};
 
 /// A pipe that nobody empties.
@@ -177,7 +177,18 @@ fn is_loader(frame: &crate::Frame) -> bool {
 
 /// A `Pool` with nobody at work.
 pub(crate) fn pool(scene: &Scene) -> Option<Finding> {
-    scene.here_doing(&[Doing::Pool])?;
+    let here = scene.here_doing(&[Doing::Pool])?;
+    let mut workers = here.process.threads.iter().filter(|thread| is_worker(thread));
+    if is_worker(here.thread) && workers.all(|thread| doing(thread) == Doing::Pool) {
+        return Finding::new(
+            format!(
+                "deadlock: every worker of the pool runs a task that waits for another task of the pool, and none is left to run \
+                 that: {}",
+                place_of(here.thread)
+            ),
+            "do not wait inside a task for tasks of the same pool: use a second one for the inner tasks",
+        );
+    }
     Finding::new(
         "the workers of the multiprocessing.Pool are idle, yet a result is missing: a worker was killed \
          and its task is lost",
@@ -302,7 +313,14 @@ pub(crate) fn fifo(scene: &Scene) -> Option<Finding> {
 
 /// The other end of a pipe.
 pub(crate) fn other_end(scene: &Scene) -> Option<Finding> {
-    scene.here_doing(&[Doing::PipeRead])?;
+    let here = scene.here_doing(&[Doing::PipeRead])?;
+    let path = here.thread.wait.as_ref().and_then(|wait| wait.on.as_deref()).filter(|on| on.starts_with('/'));
+    if let Some(path) = path {
+        return Finding::new(
+            format!("it reads from the FIFO {path}, into which nobody writes"),
+            "start the other side, or look what it does; wait with a limit: `select.select([fifo], [], [], 60)`",
+        );
+    }
     Finding::new(
         "it reads from a pipe into which nobody writes: the writer ended or failed, and another process \
          keeps the pipe open",

@@ -14,8 +14,12 @@ pub(crate) enum Doing {
     SharedLock,
     /// Waits for a semaphore of its own process.
     Semaphore,
-    /// Waits for an event or a condition.
+    /// Waits for an event.
     Event,
+    /// Waits for a condition of Python.
+    Condition,
+    /// Waits for an answer of a `multiprocessing.Manager`.
+    Manager,
     /// Waits for others to arrive as well.
     Barrier,
     /// Waits for an item of a queue.
@@ -118,6 +122,7 @@ const KNOWN: &[Row] = &[
     ("multiprocessing/resource_tracker.py", &["main"], Doing::Idle),
     ("multiprocessing/forkserver.py", &["main"], Doing::Idle),
     ("multiprocessing/managers.py", &["serve_forever"], Doing::Serving),
+    ("multiprocessing/managers.py", &["_callmethod"], Doing::Manager),
     ("concurrent/futures/_base.py", &["result", "exception", "wait", "as_completed"], Doing::Future),
     ("concurrent/futures/_base.py", &["result_iterator"], Doing::Future),
     ("concurrent/futures/thread.py", &["_worker"], Doing::Idle),
@@ -175,7 +180,7 @@ pub(crate) fn doing_in(evidence: &Evidence, process: &ProcessEvidence, thread: &
 }
 
 /// Calls that wait for any signal, that of a child's end among them.
-const SIGNAL_WAITS: [&str; 3] = ["rt_sigsuspend", "rt_sigtimedwait", "pause"];
+pub(crate) const SIGNAL_WAITS: [&str; 3] = ["rt_sigsuspend", "rt_sigtimedwait", "pause"];
 
 /// In a pipe that has a name, a FIFO.
 fn in_pipe(thread: &ThreadEvidence) -> bool {
@@ -204,10 +209,18 @@ fn by_function(thread: &ThreadEvidence) -> Option<Doing> {
     Some(match doing {
         // A barrier waits in functions of the same names as an event.
         Doing::Event if has("threading.py", "_wait") => Doing::Barrier,
+        // An event waits by a condition of its own: for a condition itself there is one such function less.
+        Doing::Event if is_condition(inner()) => Doing::Condition,
         // What it does at exit is to wait for the thread that empties a queue.
         Doing::ExitChildren if has("multiprocessing/queues.py", "_finalize_join") => Doing::ExitQueue,
         other => other,
     })
+}
+
+/// Whether these frames wait for a condition itself. Before Python 3.11 functions have no names of classes.
+fn is_condition<'a>(frames: impl Iterator<Item = &'a crate::Frame>) -> bool {
+    let waits: Vec<_> = frames.filter(|frame| frame.bare() == "wait").collect();
+    waits.len() == 1 && !waits[0].function.starts_with("Event.")
 }
 
 fn by_call(thread: &ThreadEvidence) -> Doing {
@@ -268,6 +281,8 @@ impl Doing {
             Self::SharedLock => "waiting for a lock shared between processes",
             Self::Semaphore => "waiting for a semaphore",
             Self::Event => "waiting for an event",
+            Self::Condition => "waiting for a condition",
+            Self::Manager => "waiting for an answer of a multiprocessing.Manager",
             Self::Barrier => "waiting at a barrier",
             Self::QueueGet => "waiting for an item of a queue",
             Self::QueuePut => "waiting for room in a queue",

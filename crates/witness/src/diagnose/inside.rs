@@ -1,6 +1,6 @@
 //! Causes within one process: locks, queues, events, the interpreter.
 
-use super::doing::{Doing, doing};
+use super::doing::{Doing, SIGNAL_WAITS, doing};
 use super::scene::{Finding, Scene, own_frame, place_of, threads_doing};
 use super::trail::is_worker;
 use crate::frame::Owner;
@@ -217,14 +217,24 @@ pub(crate) fn owned(scene: &Scene) -> Option<Finding> {
 pub(crate) fn lock(scene: &Scene) -> Option<Finding> {
     let here = scene.here_doing(&[Doing::Lock])?;
     if here.thread.frames.is_empty() {
-        return None;
+        return lock_of_c(here.thread.wait.as_ref().and_then(|wait| wait.at), here.process.pid);
     }
     Finding::new(
         "a lock is not released: the thread that waits has it already, or its holder ended without \
-         giving it back",
+         giving it back; or, where the line gets from a queue.SimpleQueue, nobody puts an item",
         "make it a `threading.RLock()` if the same thread takes it twice; else take it with `with lock:`, which \
          gives it back on errors too",
     )
+}
+
+/// The same in a program that is not Python.
+fn lock_of_c(at: Option<Primitive>, pid: u32) -> Option<Finding> {
+    let cause = if at == Some(Primitive::Mutex) {
+        "a mutex is not unlocked: its holder ended without unlocking it, or the thread that waits holds it already"
+    } else {
+        "no thread of the process gives what it waits for: a lock is not released, a condition not notified, or a semaphore not raised"
+    };
+    Finding::new(cause, format!("see the place with `gdb -p {pid} -batch -ex 'thread apply all bt'`"))
 }
 
 /// A semaphore of threads.
@@ -284,6 +294,25 @@ pub(crate) fn event(scene: &Scene) -> Option<Finding> {
     )
 }
 
+/// Nobody notifies it.
+pub(crate) fn condition(scene: &Scene) -> Option<Finding> {
+    scene.here_doing(&[Doing::Condition])?;
+    Finding::new(
+        "it waits for a condition that nobody notifies: who should ended or failed, or notified before the wait",
+        "wait for a state and not for the notification alone: `condition.wait_for(lambda: ready, timeout=60)`",
+    )
+}
+
+/// Nobody gives what a manager keeps.
+pub(crate) fn manager(scene: &Scene) -> Option<Finding> {
+    scene.here_doing(&[Doing::Manager])?;
+    Finding::new(
+        "a multiprocessing.Manager does not answer: it waits for something that nobody gives (an event, lock, barrier or item of a \
+         queue that it keeps), or has ended",
+        "wait with a limit, `event.wait(60)`, `queue.get(timeout=60)`, and give it in a `finally:`",
+    )
+}
+
 /// An asyncio loop with nothing to wake it.
 pub(crate) fn event_loop(scene: &Scene) -> Option<Finding> {
     let here = scene.here_doing(&[Doing::Loop])?;
@@ -326,13 +355,25 @@ pub(crate) fn future(scene: &Scene) -> Option<Finding> {
 /// A call into C.
 pub(crate) fn native(scene: &Scene) -> Option<Finding> {
     let here = scene.here_doing(&[Doing::Native])?;
-    let call = &here.thread.wait.as_ref()?.call;
+    let wait = here.thread.wait.as_ref()?;
+    let call = &wait.call;
     if here.thread.frames.is_empty() {
-        return None;
+        let what = wait.sources.iter().find(|source| matches!(source, Source::Outside(_)))?;
+        return Finding::new(
+            format!("what it waits for does not come: {what}"),
+            "see who should give it, and give the wait a limit",
+        );
     }
+    let until = if SIGNAL_WAITS.contains(&call.as_str()) {
+        ", until a signal comes"
+    } else if ["poll", "select"].iter().any(|name| call.contains(name)) {
+        ", until one of its connections, pipes or other descriptors is ready"
+    } else {
+        ""
+    };
     Finding::new(
         format!(
-            "a C function called at {} does not return; it sits in the system call {call}",
+            "a C function called at {} does not return; it sits in the system call {call}{until}",
             place_of(here.thread)
         ),
         "give that function a time limit of its own if it has one, or call it in a process that can be ended",
@@ -343,7 +384,7 @@ pub(crate) fn native(scene: &Scene) -> Option<Finding> {
 pub(crate) fn by_the_clock(scene: &Scene) -> Option<Finding> {
     let here = scene.here_doing(&[Doing::Sleep, Doing::Timed])?;
     if here.thread.frames.is_empty() {
-        return None;
+        return by_the_clock_of_java(here.thread.wait.as_ref()?.at, here.process.pid);
     }
     Finding::new(
         format!(
@@ -352,5 +393,17 @@ pub(crate) fn by_the_clock(scene: &Scene) -> Option<Finding> {
         ),
         "if it waits for a file, a process or a flag, give the loop an end: `if time.monotonic() > \
          deadline: raise TimeoutError`",
+    )
+}
+
+/// The Java VM waits with limits also for what has none.
+fn by_the_clock_of_java(at: Option<Primitive>, pid: u32) -> Option<Finding> {
+    if at != Some(Primitive::Java) {
+        return None;
+    }
+    Finding::new(
+        "a thread of a Java program sleeps, waits with a limit, or waits for a lock (synchronized) that another thread holds; \
+         which, only the Java VM knows",
+        format!("see it with `jstack {pid}`"),
     )
 }

@@ -157,6 +157,9 @@ fn phrase(step: &Step) -> String {
         (Doing::SharedLock, Some(at)) if at != Primitive::Semaphore || step.thread.frames.is_empty() => {
             format!("{} shared between processes", at.waiting())
         }
+        (Doing::Timed, Some(Primitive::Java)) => {
+            "waiting inside the Java VM, with a time limit or for a lock".to_owned()
+        }
         (doing, _) => doing.phrase().to_owned(),
     }
 }

@@ -75,10 +75,15 @@ const fn waits_for(doing: Doing) -> Option<(bool, bool, u8)> {
         Doing::ThreadJoin | Doing::ExitThreads => (true, false, PASSIVE),
         Doing::ChildWait | Doing::ChildOutput | Doing::ExitChildren => (false, true, PASSIVE),
         Doing::Pool | Doing::Future => (true, true, PASSIVE),
-        Doing::QueueGet | Doing::QueueJoin | Doing::QueuePut | Doing::Event | Doing::Loop => {
-            (true, true, ON_OTHERS)
-        }
-        Doing::Timed | Doing::Sleep | Doing::Idle => (true, true, ON_OTHERS),
+        Doing::QueueGet
+        | Doing::QueueJoin
+        | Doing::QueuePut
+        | Doing::Event
+        | Doing::Condition
+        | Doing::Loop
+        | Doing::Timed
+        | Doing::Sleep
+        | Doing::Idle => (true, true, ON_OTHERS),
         Doing::PipeRead => (false, true, ON_OTHERS),
         _ => return None,
     })
@@ -92,9 +97,13 @@ const PASSIVE: u8 = 2;
 const fn weight(doing: Doing) -> Option<u8> {
     Some(match doing {
         Doing::Idle | Doing::Ended => return None,
-        Doing::Event | Doing::QueueGet | Doing::Timed | Doing::Sleep | Doing::Serving | Doing::Unknown => {
-            PASSIVE
-        }
+        Doing::Event
+        | Doing::Condition
+        | Doing::QueueGet
+        | Doing::Timed
+        | Doing::Sleep
+        | Doing::Serving
+        | Doing::Unknown => PASSIVE,
         Doing::ThreadJoin
         | Doing::ChildWait
         | Doing::ChildOutput

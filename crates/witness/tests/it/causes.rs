@@ -221,6 +221,9 @@ fn waits_of_the_standard_library() {
             "a barrier",
         ),
         (&["std:threading.py:327 wait", "std:threading.py:629 Event.wait"], "an event that nobody sets"),
+        (&["std:threading.py:327 wait"], "a condition that nobody notifies"),
+        (&["std:threading.py:327 wait", "std:threading.py:365 wait_for"], "a condition that nobody notifies"),
+        (&["std:multiprocessing/managers.py:810 _callmethod"], "a multiprocessing.Manager does not answer"),
         (
             &["std:threading.py:327 wait", "std:concurrent/futures/_base.py:451 result"],
             "the result of a future",

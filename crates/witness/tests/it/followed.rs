@@ -38,3 +38,18 @@ if __name__ == '__main__':
         "a barrier waits for a thread or process that does not come",
     );
 }
+
+#[test]
+fn a_pool_of_multiprocessing_whose_task_waits_for_another() {
+    hangs(
+        r"
+from multiprocessing.pool import ThreadPool
+pool = ThreadPool(1)
+def outer():
+    return pool.apply(int)
+pool.apply(outer)
+",
+        "waiting for a result of a multiprocessing.Pool in job.py:5 (outer)",
+        "every worker of the pool runs a task that waits for another task",
+    );
+}

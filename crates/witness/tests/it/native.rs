@@ -118,6 +118,8 @@ fn what_only_the_kernel_shows_is_not_called_a_lock() {
         main.threads = vec![thread(10, wait, &[])];
         diagnose(&seen(vec![main]), &Surroundings::default())
     };
+    assert!(line(None).cause.unwrap().contains("a condition not notified"));
+    assert!(line(Some(Primitive::Mutex)).cause.unwrap().contains("a mutex is not unlocked"));
     assert_eq!(line(None).evidence, "waiting for a lock, condition or semaphore of its own process");
     assert_eq!(line(Some(Primitive::Future)).evidence, "waiting for a future");
     let java = line(Some(Primitive::Java));
