@@ -231,6 +231,41 @@ n = [1, 2]
     assert!(journal.contains("\"event\":\"job_succeeded\",\"job\":\"s/n=2\""), "{journal}");
 }
 
+#[test]
+fn a_map_that_cannot_write_its_results_is_shown_as_held_and_goes_on_with_space() {
+    let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
+    let place = gpulane.workspace.path().join("disk");
+    let Some(disk) = SmallDisk::of_size(&place, 4 << 10) else { return };
+    let model = "import os, time\ndef Model(batch):\n    open('WORK/at-1', 'w').close()\n    \
+                 while not os.path.exists('WORK/go-1'):\n        time.sleep(0.01)\n    return [{'n': 1} for _ in batch]\n";
+    gpulane.workspace.file("model.py", &model.replace("WORK", gpulane.workspace.path().to_str().unwrap()));
+    gpulane.workspace.file("items.txt", "1\n2\n3\n");
+    let map = [
+        "map",
+        "model.py:Model",
+        "@items.txt",
+        "--decode",
+        "value",
+        "--gpus",
+        "none",
+        "--out",
+        "disk/r",
+        "-q",
+    ];
+    let live = gpulane.spawn(&map);
+    wait_for_job(&gpulane, 1);
+    disk.fill();
+    go(&gpulane, 1);
+    wait_until("status to say what holds it", || {
+        let status = gpulane.call(&["status", "disk/r"]);
+        status.stdout.contains("No space left on device (os error 28); free some space on that disk")
+    });
+    disk.free();
+    let finished = live.wait();
+    assert_eq!(finished.code, 0, "{}", finished.stderr);
+    assert!(finished.stderr.contains("free some space"), "said under -q, too: {}", finished.stderr);
+}
+
 /// Starts a run of one job with an entry on a disk of this size, and interrupts it as soon as it says something. Returns its exit code
 /// and what it said.
 fn start_on(gpulane: &Gpulane, number: u32) -> (i32, String) {

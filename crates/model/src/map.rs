@@ -186,6 +186,11 @@ pub enum FeederWord {
         /// Before any item was given to a worker.
         refused: bool,
     },
+    /// Something holds the map, or does no longer: a person is told whatever else is shown.
+    Trouble {
+        /// For a person.
+        text: String,
+    },
     /// Something a person should know.
     Note {
         /// For a person.
@@ -213,6 +218,8 @@ pub struct MapLive {
     pub eta: Option<f64>,
     /// What it is doing before it gets going: `listing items`, `waiting for the model`.
     pub phase: String,
+    /// Why its results cannot be written now, and what to do; empty: they can.
+    pub held: String,
     /// What limits the rate: `reading`, `decoding`, `copying`, `GPU`, `model`, `writing`.
     pub bottleneck: String,
     /// How busy that is, from 0 to 1.

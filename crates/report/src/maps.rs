@@ -74,6 +74,10 @@ impl Progress {
             parts.push((1, Style::Dim, live.phase.clone()));
             return parts;
         }
+        if !live.held.is_empty() {
+            parts.push((1, Style::Bad, "results cannot be written".to_owned()));
+            return parts;
+        }
         if live.rate > 0.0 {
             parts.push((1, Style::Plain, rate_text(live.rate)));
         }
@@ -97,6 +101,11 @@ impl Progress {
             parts.push((5, Style::Dim, format!("batch {}", number(live.batch))));
         }
         parts
+    }
+
+    /// Why its results cannot be written now, if so.
+    pub(crate) fn held(&self) -> Option<&str> {
+        self.live.as_ref().filter(|_| !self.finished).map(|live| &*live.held).filter(|held| !held.is_empty())
     }
 
     /// One line without a bar: `tag 1,200/40,000 · 2,310/s · about 12 s left · decoding limits (96% busy)`.

@@ -9,7 +9,7 @@ use crate::lanes::{lane_label, machine_text};
 use crate::last_words::log_of;
 use crate::look::Look;
 use crate::map_words::{again, closing, is_lone, maps_of};
-use crate::maps::maps;
+use crate::maps::{Progress, maps};
 use crate::pace::slot;
 use crate::palette::{Palette, Style, job_style};
 use crate::phase::{Phase, Snapshot, counts_now, took};
@@ -85,6 +85,10 @@ fn header(of: &Snapshot<'_>, palette: Palette) -> String {
     line.push_str(&format!("{}\n", palette.paint(Style::Dim, &shown(of.dir.root()))));
     let held = state.held.as_ref().filter(|_| of.live);
     for because in [held, state.interrupted.as_ref()].into_iter().flatten() {
+        line.push_str(&format!("{} {}\n", palette.alert(), safe(because)));
+    }
+    let maps = if of.live { maps(of.dir, of.plan, state, of.now) } else { vec![] };
+    for because in maps.iter().filter_map(Progress::held) {
         line.push_str(&format!("{} {}\n", palette.alert(), safe(because)));
     }
     for (style, trouble) in gpu_troubles(state, of.live) {

@@ -121,6 +121,7 @@ impl Reactor<'_> {
                 self.let_leave(at);
                 self.feed(Input::MapEnded { stage: at, result: Err(because) });
             }
+            FeederWord::Trouble { text } => self.prepared.link.trouble(&text),
             FeederWord::Note { text } => self.prepared.link.note(&text),
         }
     }

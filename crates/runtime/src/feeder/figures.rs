@@ -62,6 +62,7 @@ impl Hub {
                 + self.tally.failed_before
                 + written.durable.load(Ordering::Relaxed),
             phase: if flow.is_some() { String::new() } else { "waiting for the model".to_owned() },
+            held: self.writing.written.obstacle(),
             batch: flow.map_or(0, |flow| flow.size.now()),
             threads: flow.map_or(0, |flow| flow.threads),
             workers: self.working(),

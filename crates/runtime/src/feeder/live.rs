@@ -1,10 +1,13 @@
 //! How the map does just now, for whoever looks: `live.json` beside the parts. A view's file, never a truth: what counts is in the ledger.
 
+use std::fs::File;
+use std::io::Write;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
 use gpulane_core::batches::{Bottleneck, Work, bottleneck};
 use gpulane_model::MapLive;
+use rustix::fs::{Mode, OFlags};
 
 /// Between two versions of the file.
 const EVERY: Duration = Duration::from_millis(300);
@@ -87,9 +90,19 @@ impl Live {
             live.pressed = limit.busy;
         }
         let Ok(text) = serde_json::to_vec(&live) else { return };
-        if gpulane_files::write(&self.draft, text).is_ok() {
+        if gpulane_files::write(&self.draft, &text).is_ok() {
             let _ = std::fs::rename(&self.draft, &self.path);
+        } else if !live.held.is_empty() {
+            let _ = self.overwrite(&text);
         }
+    }
+
+    /// Writes over what is there, which needs no space. Who reads a part of each finds nothing, and looks again.
+    fn overwrite(&self, text: &[u8]) -> std::io::Result<()> {
+        let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+        let mut file = File::from(rustix::fs::open(&self.path, flags, Mode::empty())?);
+        file.write_all(text)?;
+        file.set_len(text.len() as u64)
     }
 
     /// The whole run in figures: work since the first look, and what limited it.

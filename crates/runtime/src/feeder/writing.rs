@@ -79,8 +79,20 @@ pub(crate) struct Written {
     pub(crate) waiting_bytes: AtomicU64,
     /// The disk is full, or otherwise not to be had just now.
     pub(crate) stuck: AtomicBool,
+    /// Why, for a person.
+    pub(crate) because: Mutex<String>,
     /// This process is about to end: what can be done by the next one is left to it.
     pub(crate) leaving: AtomicBool,
+}
+
+impl Written {
+    /// Why results cannot be written now; empty: they can.
+    pub(crate) fn obstacle(&self) -> String {
+        if !self.stuck.load(Ordering::Relaxed) {
+            return String::new();
+        }
+        self.because.lock().unwrap_or_else(PoisonError::into_inner).clone()
+    }
 }
 
 /// The hub's end.
@@ -300,7 +312,7 @@ impl Desk {
 
     fn on_durable(&mut self, commit: Commit) {
         if self.written.stuck.swap(false, Ordering::Relaxed) {
-            self.telling.note("results can be written again");
+            self.telling.say(&FeederWord::Trouble { text: "results can be written again".to_owned() });
             self.complained.clear();
         }
         self.written.durable.fetch_add(commit.rows + commit.failed, Ordering::Relaxed);
@@ -313,10 +325,16 @@ impl Desk {
     }
 
     fn complain(&mut self, error: &PartsError) -> String {
+        let hint = match error {
+            PartsError::Io { source, .. } => gpulane_journal::io_hint(source),
+            _ => None,
+        };
+        let hint = hint.map(|hint| format!("; {hint}")).unwrap_or_default();
+        let text = format!("{error}{hint}; the map waits and tries again");
+        self.written.because.lock().unwrap_or_else(PoisonError::into_inner).clone_from(&text);
         self.written.stuck.store(true, Ordering::Relaxed);
-        let text = format!("{error}; the map waits and tries again");
         if text != self.complained {
-            self.telling.note(text.clone());
+            self.telling.say(&FeederWord::Trouble { text: text.clone() });
             self.complained.clone_from(&text);
         }
         text
