@@ -39,22 +39,29 @@ EXCUSES: dict[tuple[str, str], set[int]] = {
 }
 
 # Turns of the kinds that need this: a full disk strikes only what still writes, driver faults only their own rounds.
-TURNS = {"small": 4, "nvml": 2, "image": 2, "user": 2, "entry": 2, "map": 2}
+TURNS = {"small": 4, "nvml": 2, "image": 2, "user": 3, "entry": 2, "map": 2}
 # Turns of kinds that often come too late: the job, or the run, has ended by then.
-LATE = dict.fromkeys(
-    [
-        "KILL job",
-        "STOP job",
-        "TERM job",
-        "HUP job",
-        "cancel run",
-        "cancel job",
-        "look on",
-        "TERM engine",
-        "KILL engine that cannot write",
-    ],
-    2,
-)
+LATE = {
+    **dict.fromkeys(
+        [
+            "KILL job",
+            "STOP job",
+            "TERM job",
+            "HUP job",
+            "cancel run",
+            "cancel job",
+            "look on",
+            "TERM engine",
+            "STOP engine",
+        ],
+        2,
+    ),
+    **dict.fromkeys(
+        ["KILL engine that cannot write", "file size limit", "resume while live", "logs lost", "STOP front"], 2
+    ),
+    **dict.fromkeys(["HUP worker", "STOP worker", "TERM worker", "HUP standby"], 3),
+    "KILL worker": 4,
+}
 
 
 @dataclass(frozen=True)
