@@ -11,6 +11,9 @@ from . import journal
 from .story import Happened, MapStory, Story
 from .verdict import Verdict, check_announced, read_notes
 
+# What is said of an item whose worker has died of it.
+BROUGHT_DOWN = "brought down its worker"
+
 
 class MapJudge:
     """Judges a map whose items are all settled: a lone one, or a stage of a plan."""
@@ -72,7 +75,9 @@ class MapJudge:
             if item.expect == "row":
                 right = values.get(item.name) == item.value
                 seen = values.get(item.name, f"failed: {reasons.get(item.name)}")
-                check("every item as it should be", right, f"{item.name!r} must be {item.value}, is {seen}")
+                # A worker that may not write is down whatever it is given.
+                unable = self.happened.refused and BROUGHT_DOWN in str(reasons.get(item.name))
+                check("every item as it should be", right or unable, f"{item.name!r} must be {item.value}, is {seen}")
             elif item.expect == "failed":
                 seen = f"it has the row {values.get(item.name)}"
                 check("every item as it should be", losses[item.name] == 1, f"{item.name!r} must fail, {seen}")
@@ -120,6 +125,8 @@ class MapJudge:
                 living[event["job"]] = str(event["pid"])
             elif event["event"] == "job_succeeded" and (pid := living.pop(event["job"], "")) and self.given.get(pid):
                 wanted, there = self.given[pid][-1]["lines"], self.seen.get(pid, b"").count(b"\n")
-                killed = int(pid) in self.happened.signalled
+                # Its last item may have crashed it when the map was complete.
+                crashed = any(name.startswith("crash") for name in self.given[pid][-1].get("items", []))
+                killed = crashed or int(pid) in self.happened.signalled
                 text = f"worker {pid} wrote {wanted} lines into a file it never closed, {there} are there"
                 self.verdict.check("a model's own files are whole", there >= wanted or killed, text)

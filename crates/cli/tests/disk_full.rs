@@ -270,13 +270,15 @@ fn a_map_that_cannot_write_its_results_is_shown_as_held_and_goes_on_with_space()
 /// and what it said.
 fn start_on(gpulane: &Gpulane, number: u32) -> (i32, String) {
     let (said, run) = (gpulane.workspace.path().join("said"), format!("disk-{number}/r"));
+    let journal = gpulane.workspace.path().join(&run).join("journal.jsonl");
     let mut command = gpulane.command(&["run", "entry.toml", "--gpus", "none", "--run-dir", &run, "-q"]);
     let mut child = command.stderr(std::fs::File::create(&said).unwrap()).spawn().unwrap();
     let mut told = false;
     let code = gpulane_testkit::wait_for("an end", || {
         let ended = child.try_wait().unwrap().map(|status| status.code().unwrap_or(-1));
-        // A run that has begun is held, for as long as nobody ends it.
-        if ended.is_none() && !told && std::fs::metadata(&said).unwrap().len() > 0 {
+        // A run that has begun is held, for as long as nobody ends it; one that is refused has said so and ends by itself.
+        let begun = journal.exists() && std::fs::metadata(&said).unwrap().len() > 0;
+        if ended.is_none() && !told && begun {
             told = true;
             rustix::process::kill_process(rustix::process::Pid::from_child(&child), Signal::INT).unwrap();
         }
