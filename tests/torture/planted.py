@@ -63,7 +63,7 @@ def try_bug(bug: Bug, source: Path, work: Path, options: argparse.Namespace) -> 
 
 def copy_source(to: Path) -> None:
     """The source without what was built; files that did not change keep their times, so that little is built anew."""
-    built = shutil.ignore_patterns(".git", "target*", "runs", "out", "__pycache__", ".venv*")
+    built = shutil.ignore_patterns(".git", "target", "target-*", "runs", "out", "__pycache__", ".venv*")
     shutil.copytree(ROOT, to, ignore=built, copy_function=copy_changed, dirs_exist_ok=True)
 
 
@@ -77,7 +77,7 @@ def build(source: Path, work: Path) -> Path:
     """The binary of that source."""
     environment = os.environ | {"CARGO_TARGET_DIR": str(work / "target")}
     words = ["cargo", "build", "--quiet", "--locked", "-p", "gpulane", "-p", "gpulane-fake-nvml"]
-    subprocess.run(words, cwd=source, env=environment, check=True, stderr=subprocess.DEVNULL)
+    subprocess.run(words, cwd=source, env=environment, check=True)
     return work / "target" / "debug" / "gpulane"
 
 
