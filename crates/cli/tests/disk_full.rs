@@ -28,6 +28,19 @@ impl<'a> SmallDisk<'a> {
         None
     }
 
+    /// A file system that keeps short links in their inodes and nothing else there.
+    fn of_ext4(at: &'a Path) -> Option<Self> {
+        std::fs::create_dir(at).unwrap();
+        let script =
+            "truncate -s 8M \"$0.image\" && mkfs.ext4 -qF \"$0.image\" && mount -o loop \"$0.image\" \"$0\"";
+        let mounted = Command::new("sh").args(["-c", script]).arg(at).output();
+        if mounted.is_ok_and(|output| output.status.success()) {
+            return Some(Self(at));
+        }
+        gpulane_testkit::skip("disk_full", "mounting an image needs root and loop devices");
+        None
+    }
+
     fn fill(&self) {
         let full = Command::new("dd")
             .args(["if=/dev/zero", "bs=4k"])
@@ -117,17 +130,24 @@ fn killed_on_a_full_disk_it_is_resumed_when_there_is_space() {
     }
 }
 
-#[test]
-fn a_full_disk_does_not_keep_jobs_from_being_cancelled() {
-    let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
-    let place = gpulane.workspace.path().join("disk");
-    let Some(disk) = SmallDisk::mount(&place) else { return };
-    let live = start(&gpulane);
-    wait_for_job(&gpulane, 1);
+/// Cancels an ended job, several with long names, and the rest, on a disk that is full.
+fn cancel_on_a_full_disk(gpulane: &Gpulane, disk: &SmallDisk<'_>) {
+    let work = gpulane.workspace.path();
+    let name = "a-name-that-no-file-system-would-keep-in-the-inode-of-a-link";
+    let plan = PLAN.replace("WORK", work.to_str().unwrap()).replace("parallel = 1\n", "");
+    gpulane.workspace.file(
+        "plan.toml",
+        &plan.replace("[1, 2, 3]", "[1, 2, 3, 4, 5, 6, 7, 8]").replace("\"s\"", &format!("\"{name}\"")),
+    );
+    let live = gpulane.spawn(&["run", "plan.toml", "--gpus", "none", "--lanes", "7", "--run-dir", "disk/r"]);
+    go(gpulane, 1);
+    (2..=8).for_each(|job| wait_for_job(gpulane, job));
     disk.fill();
-    for (args, said) in
-        [(&["cancel", "disk/r", "s/n=1"][..], "cancelling 1 job"), (&["cancel", "disk/r"], "")]
-    {
+    let job = |number: u32| format!("{name}/n={number}");
+    let several: Vec<String> = (1..=6).map(job).collect();
+    let several: Vec<&str> =
+        ["cancel", "disk/r"].into_iter().chain(several.iter().map(String::as_str)).collect();
+    for (args, said) in [(&several[..], "cancelling 5 jobs"), (&["cancel", "disk/r"], "cancelling 2 jobs")] {
         let cancelled = gpulane.call(args);
         assert_eq!(cancelled.code, 0, "{}", cancelled.stderr);
         assert!(cancelled.stderr.contains(said), "the engine's answer: {}", cancelled.stderr);
@@ -136,8 +156,19 @@ fn a_full_disk_does_not_keep_jobs_from_being_cancelled() {
     disk.free();
     let finished = live.wait();
     assert_eq!(finished.code, 3, "{}", finished.stderr);
-    let left = std::fs::read_dir(place.join("r/control")).unwrap().flatten().map(|entry| entry.file_name());
+    let left = std::fs::read_dir(disk.0.join("r/control")).unwrap().flatten().map(|entry| entry.file_name());
     assert_eq!(left.collect::<Vec<_>>(), ["bell"], "no request and no draft of one is left");
+}
+
+#[test]
+fn a_full_disk_does_not_keep_jobs_from_being_cancelled() {
+    for ext4 in [false, true] {
+        let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
+        let place = gpulane.workspace.path().join("disk");
+        let disk = if ext4 { SmallDisk::of_ext4(&place) } else { SmallDisk::mount(&place) };
+        let Some(disk) = disk else { return };
+        cancel_on_a_full_disk(&gpulane, &disk);
+    }
 }
 
 /// Three jobs that each need 1.5 MB, on a disk of 8 MiB with so much left; what they say of it goes to `to`. Runs until starts are held.

@@ -24,8 +24,8 @@ const ANSWER: &str = ".answer";
 const CONTROL: &str = "control";
 /// More than a request for every job of a large plan has.
 const LONGEST: u64 = 64 << 20;
-/// What ext4 keeps of a link in the inode itself; other file systems keep more.
-const LONGEST_LINK: usize = 59;
+/// Jobs of a request that is a link: with numbers of ten digits it is short enough for every file system.
+const FEW: usize = 4;
 /// The FIFO's name.
 const BELL: &str = "bell";
 
@@ -33,8 +33,8 @@ const BELL: &str = "bell";
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
-    /// End these jobs (`STAGE/NAME`); none named: all.
-    Cancel(Vec<String>),
+    /// End these jobs, by their numbers in the plan; none: all.
+    Cancel(Vec<u32>),
 }
 
 /// What became of a request.
@@ -42,8 +42,8 @@ pub enum Request {
 pub struct Answer {
     /// How many jobs are being ended.
     pub ending: u32,
-    /// Jobs that were asked for by name and had ended before (`STAGE/NAME`).
-    pub ended_before: Vec<String>,
+    /// Jobs that were asked for and had ended before, by their numbers in the plan.
+    pub ended_before: Vec<u32>,
 }
 
 /// A request that was left, from the side of whoever asks.
@@ -51,37 +51,78 @@ pub struct Answer {
 pub struct Left {
     /// The `control` directory. All is done relative to it: whose run it is may put another in its place meanwhile.
     directory: OwnedFd,
+    /// Usually one; on a full disk several, of a few jobs each.
+    parts: Vec<Part>,
+}
+
+#[derive(Debug)]
+struct Part {
     file: String,
     answer: String,
+    heard: Option<Answer>,
 }
 
 impl Left {
-    /// The engine's answer, once it is there.
-    pub fn answer(&self) -> Option<Answer> {
-        let text = read(&self.directory, &self.answer).ok()?;
-        let _ = remove(&self.directory, &self.answer);
-        Some(serde_json::from_slice(&text).unwrap_or_default())
+    /// The engine's answer, once all of it is there.
+    pub fn answer(&mut self) -> Option<Answer> {
+        for part in self.parts.iter_mut().filter(|part| part.heard.is_none()) {
+            let text = read(&self.directory, &part.answer).ok()?;
+            let _ = remove(&self.directory, &part.answer);
+            part.heard = Some(serde_json::from_slice(&text).unwrap_or_default());
+        }
+        let mut whole = Answer::default();
+        for heard in self.parts.iter_mut().filter_map(|part| part.heard.take()) {
+            whole.ending += heard.ending;
+            whole.ended_before.extend(heard.ended_before);
+        }
+        Some(whole)
     }
 
-    /// Whether somebody has taken it.
+    /// Whether somebody has taken all of it.
     pub fn is_taken(&self) -> bool {
-        statat(&self.directory, &self.file, AtFlags::SYMLINK_NOFOLLOW).is_err()
+        self.parts.iter().all(|part| statat(&self.directory, &part.file, AtFlags::SYMLINK_NOFOLLOW).is_err())
     }
 
     /// Takes it back.
     pub fn withdraw(&self) {
-        let _ = remove(&self.directory, &self.file);
+        for part in &self.parts {
+            let _ = remove(&self.directory, &part.file);
+        }
     }
 }
 
 /// Leaves a request for the engine of `dir`, which may not have got as far as making the place for it.
 pub fn leave(dir: &RunDir, request: &Request) -> io::Result<Left> {
-    let directory = make(dir)?;
-    let stem = format!("{}-{}", std::process::id(), unique());
-    let (file, answer) = (format!("{stem}{REQUEST}"), format!("{stem}{ANSWER}"));
-    put(&directory, &file, &serde_json::to_vec(request)?)?;
-    ring(&directory);
-    Ok(Left { directory, file, answer })
+    let mut left = Left { directory: make(dir)?, parts: Vec::new() };
+    match left.add(request, put_file) {
+        Err(error) if is_full(&error) => {
+            let Request::Cancel(jobs) = request;
+            let all = jobs.is_empty().then_some(&jobs[..]);
+            for few in all.into_iter().chain(jobs.chunks(FEW)) {
+                if let Err(error) = left.add(&Request::Cancel(few.to_vec()), put_link) {
+                    left.withdraw();
+                    return Err(error);
+                }
+            }
+        }
+        done => done?,
+    }
+    ring(&left.directory);
+    Ok(left)
+}
+
+impl Left {
+    fn add(
+        &mut self,
+        request: &Request,
+        put: impl FnOnce(&OwnedFd, &str, &[u8]) -> io::Result<()>,
+    ) -> io::Result<()> {
+        let stem = format!("{}-{}-{}", std::process::id(), unique(), self.parts.len());
+        let (file, answer) = (format!("{stem}{REQUEST}"), format!("{stem}{ANSWER}"));
+        put(&self.directory, &file, &serde_json::to_vec(request)?)?;
+        self.parts.push(Part { file, answer, heard: None });
+        Ok(())
+    }
 }
 
 /// The `control` directory, made if it is not there.
@@ -126,12 +167,10 @@ fn names(directory: &OwnedFd) -> Vec<String> {
     entries.filter_map(|entry| entry.file_name().to_str().ok().map(str::to_owned)).collect()
 }
 
-/// Writes the whole file and gives it its name, or, on a full disk, makes a link of a text that is short enough.
-fn put(directory: &OwnedFd, name: &str, text: &[u8]) -> io::Result<()> {
-    match put_file(directory, name, text) {
-        Err(error) if is_full(&error) && text.len() <= LONGEST_LINK => Ok(symlinkat(text, directory, name)?),
-        done => done,
-    }
+/// Makes the text the target of a link, for which a full disk has room if the text is short: ext4 keeps up to 59 bytes in the inode
+/// itself, other file systems more.
+fn put_link(directory: &OwnedFd, name: &str, text: &[u8]) -> io::Result<()> {
+    Ok(symlinkat(text, directory, name)?)
 }
 
 fn is_full(error: &io::Error) -> bool {
@@ -211,11 +250,14 @@ pub(crate) struct Taken {
 }
 
 impl Taken {
-    /// Tells whoever asks. On a full disk they learn only that it was taken.
+    /// Tells whoever asks; on a full disk, if need be, without naming the jobs that had ended.
     pub(crate) fn answer(&self, answer: &Answer) {
-        if let Ok(text) = serde_json::to_vec(answer) {
-            let _ = put(&self.directory, &self.answer, &text);
-        }
+        let tell = |answer: &Answer, put: fn(&OwnedFd, &str, &[u8]) -> io::Result<()>| {
+            put(&self.directory, &self.answer, &serde_json::to_vec(answer)?)
+        };
+        let short = Answer { ending: answer.ending, ended_before: Vec::new() };
+        let _ =
+            tell(answer, put_file).or_else(|_| tell(answer, put_link)).or_else(|_| tell(&short, put_link));
     }
 }
 

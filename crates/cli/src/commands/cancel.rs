@@ -3,7 +3,7 @@
 use std::time::{Duration, Instant};
 
 use gpulane_journal::RunDir;
-use gpulane_model::ExitCode;
+use gpulane_model::{ExitCode, Plan};
 use gpulane_runtime::control::{self, Answer, Left, Request};
 
 use super::{find_job, may_act_on, open};
@@ -23,7 +23,7 @@ pub(crate) fn cancel(args: &Cancel) -> ExitCode {
     let mut jobs = Vec::new();
     for name in &args.jobs {
         match find_job(&plan, name) {
-            Ok(job) => jobs.push(plan.job_name(job)),
+            Ok(job) => jobs.push(job.0),
             Err(code) => return code,
         }
     }
@@ -35,13 +35,14 @@ pub(crate) fn cancel(args: &Cancel) -> ExitCode {
         return ExitCode::NothingToDo;
     }
     match ask(&dir, &Request::Cancel(jobs)) {
-        Ok(answer) => say_answer(&answer, &gpulane_model::shell_word(&args.run)),
+        Ok(answer) => say_answer(&answer, &plan, &gpulane_model::shell_word(&args.run)),
         Err(code) => code,
     }
 }
 
-fn say_answer(answer: &Answer, run: &str) -> ExitCode {
-    let before = &answer.ended_before;
+fn say_answer(answer: &Answer, plan: &Plan, run: &str) -> ExitCode {
+    let known = plan.job_ids().filter(|job| answer.ended_before.contains(&job.0));
+    let before: Vec<String> = known.map(|job| plan.job_name(job)).collect();
     let jobs = |count: usize| if count == 1 { "1 job".to_owned() } else { format!("{count} jobs") };
     let ended = match before.as_slice() {
         [] => String::new(),

@@ -92,7 +92,8 @@ impl LeaseDir {
         insist(&self.path.join(name), || {
             match open_file(&self.files, name) {
                 Err(error) if error.kind() == io::ErrorKind::NotFound => {}
-                Err(error) => return Err(self.in_the_way(name, &error)),
+                Err(error) if is_in_the_way(&error) => return Err(self.in_the_way(name, &error)),
+                Err(error) => return Err(error),
                 Ok(file) => return Ok(Some(file)),
             }
             // Made aside, so that nobody meets it before all may read it.
@@ -184,6 +185,13 @@ pub(super) fn open_file(dir: impl AsFd, name: &str) -> io::Result<OwnedFd> {
         return Err(io::Error::new(io::ErrorKind::InvalidData, format!("{name} is not a regular file")));
     }
     Ok(file)
+}
+
+/// Whether the error is of what stands there, a link, a directory, somebody's closed file, and not of the system.
+fn is_in_the_way(error: &io::Error) -> bool {
+    let kinds = [Errno::LOOP, Errno::ISDIR, Errno::NXIO, Errno::ACCESS];
+    error.kind() == io::ErrorKind::InvalidData
+        || Errno::from_io_error(error).is_some_and(|code| kinds.contains(&code))
 }
 
 /// Whether a living process has it locked. Asks for a shared lock, so that two who ask do not mislead each other.

@@ -1,5 +1,6 @@
 //! What others want of the run, as the reactor hears it: signals, the front's end, requests of other commands.
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 
 use gpulane_core::Input;
@@ -51,29 +52,29 @@ impl Reactor<'_> {
             let _ = rustix::io::read(bell, &mut [0u8; 4096]);
         }
         for taken in control::take(&self.prepared.dir) {
-            let control::Request::Cancel(names) = &taken.request;
-            let answer = self.cancel(names);
+            let control::Request::Cancel(jobs) = &taken.request;
+            let answer = self.cancel(&jobs.iter().copied().collect());
             taken.answer(&answer);
         }
     }
 
-    /// Ends the jobs of these names; none named: all.
-    fn cancel(&mut self, names: &[String]) -> control::Answer {
+    /// Ends the jobs of these numbers; none: all.
+    fn cancel(&mut self, wanted: &BTreeSet<u32>) -> control::Answer {
         let plan = Arc::clone(&self.prepared.plan);
-        let is_meant = |job: &JobId| names.is_empty() || names.contains(&plan.job_name(*job));
+        let is_meant = |job: &JobId| wanted.is_empty() || wanted.contains(&job.0);
         let (ended, jobs): (Vec<JobId>, Vec<JobId>) =
             plan.job_ids().filter(is_meant).partition(|job| self.core.has_ended(*job));
         let ending = u32::try_from(jobs.len()).unwrap_or(u32::MAX);
         // An empty list would mean all.
         if !jobs.is_empty() {
-            if names.is_empty() {
+            if wanted.is_empty() {
                 self.asked = true;
                 self.publisher.hurry();
             }
             self.publisher.hurry_jobs(&jobs);
             self.feed(Input::CancelRequested { jobs });
         }
-        let ended_before = ended.iter().filter(|_| !names.is_empty()).map(|job| plan.job_name(*job));
+        let ended_before = ended.iter().filter(|_| !wanted.is_empty()).map(|job| job.0);
         control::Answer { ending, ended_before: ended_before.collect() }
     }
 }
