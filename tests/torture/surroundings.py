@@ -79,7 +79,9 @@ def own_processes(life: Life, fault: Fault) -> bool:
 
 
 def foreign_proc(life: Life, fault: Fault) -> bool:
-    """A PID namespace whose /proc is another's: refused."""
+    """A PID namespace whose /proc is another's: refused. What is refused for another reason already has its own answer."""
+    if life.refusal or life.must:
+        return False
     life.wish["processes"] = "foreign"
     life.must = {5}
     life.say("started in a PID namespace with a foreign /proc")
