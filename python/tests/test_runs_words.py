@@ -107,9 +107,12 @@ class States(unittest.TestCase):
         self.assertEqual((job.status, job.attempts, job.seconds, job.message), ("succeeded", 2, 3.5, None))
 
     def test_what_was_not_the_jobs_fault_waits(self) -> None:
-        for reason in ("lost", "interrupted"):
-            failed = {"event": "job_failed", "job": "s/a", "attempt": 1, "reason": reason}
-            self.assertEqual(after(RunState(plan("a")), started("s/a"), failed).jobs["s/a"].status, "waiting")
+        excuses: List[Dict[str, Any]] = [{"reason": "lost"}, {"reason": "interrupted"}, {"shared": True}]
+        excuses += [{"disk_full": "run"}, {"disk_full": "other"}]
+        for excuse in ({}, *excuses):
+            failed = {"event": "job_failed", "job": "s/a", "attempt": 1, "reason": "exit", "code": 1, **excuse}
+            job = after(RunState(plan("a")), started("s/a"), failed).jobs["s/a"]
+            self.assertEqual(job.status, "waiting" if excuse else "failed", excuse)
 
     def test_a_run_says_in_a_word_how_it_stands(self) -> None:
         state = RunState(plan("a"))

@@ -26,7 +26,7 @@ class Fate:
     # Failures since it was last given a fresh start that use up a try.
     counted: int = 0
     # Those on a full disk, which do not.
-    no_room: int = 0
+    disk_full: int = 0
     failures: list[journal.Event] = field(default_factory=list)
     last: journal.Event = field(default_factory=dict)
     # Its latest process.
@@ -92,9 +92,9 @@ class Judge:
             check("every job ends once", fate.state != "succeeded", f"{name} failed after its success")
             fate.state, fate.last = "failed", event
             fate.failures.append(event)
-            fate.counted += event["reason"] not in UNCOUNTED and not event.get("shared") and not event.get("no_room")
-            if event.get("no_room"):
-                self.judge_no_room(job, fate)
+            fate.counted += event["reason"] not in UNCOUNTED and not event.get("shared") and not event.get("disk_full")
+            if event.get("disk_full"):
+                self.judge_disk_full(job, fate, event)
             self.judge_reason(job, event)
         elif kind == "job_retrying":
             limit = self.story.stage_of(job).retries
@@ -109,7 +109,7 @@ class Judge:
             fate.state = "skipped"
         elif kind == "job_requeued":
             check("every job ends once", fate.state != "succeeded", f"{name} is queued again after its success")
-            fate.state, fate.counted, fate.no_room = "waiting", 0, 0
+            fate.state, fate.counted, fate.disk_full = "waiting", 0, 0
 
     def fold_worker(self, name: str, kind: str) -> None:
         """Takes in a record of a worker."""
@@ -149,11 +149,11 @@ class Judge:
                 fine = set(states.values()) == {"succeeded"}
                 self.verdict.check("order", fine, f"{job.name} started with stage {other.name} at {states}")
 
-    def judge_no_room(self, job: JobStory, fate: Fate) -> None:
-        """A try on a full disk does not count, a few times, and only where a disk was full."""
-        fate.no_room += 1
-        fine = self.happened.refused and (fate.no_room <= 3 or self.happened.doubt)
-        text = f"{job.name} failed {fate.no_room} times on a full disk without that being counted"
+    def judge_disk_full(self, job: JobStory, fate: Fate, event: journal.Event) -> None:
+        """A try on a full disk does not count, where one was full; of another than the run's, three times."""
+        fate.disk_full += event["disk_full"] == "other"
+        fine = self.happened.refused and (fate.disk_full <= 3 or self.happened.doubt)
+        text = f"{job.name} failed {fate.disk_full} times on a full disk without that being counted"
         self.verdict.check("retries are counted", fine, text)
 
     def judge_reason(self, job: JobStory, event: journal.Event) -> None:

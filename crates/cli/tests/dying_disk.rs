@@ -320,3 +320,28 @@ fn a_file_system_that_dies_is_named_and_ctrl_c_ends_the_run() {
         assert!(at.join(format!("r/jobs/s/n={job}/out/n")).exists(), "output {job}");
     }
 }
+
+#[test]
+fn an_ext4_that_a_job_fills_holds_starts_and_its_space_lets_all_go_on() {
+    let gpulane = Gpulane::new(BINARY);
+    let (image, at) = (gpulane.workspace.path().join("image"), gpulane.workspace.path().join("disk"));
+    let Some(_disk) = Mortal::mount(&image, at.clone()) else { return };
+    let ballast = std::fs::File::create(at.join("ballast")).unwrap();
+    rustix::fs::fallocate(&ballast, rustix::fs::FallocateFlags::empty(), 0, 20 << 20).unwrap();
+    gpulane.workspace.file(
+        "plan.toml",
+        "[[stage]]\nname = \"s\"\ncommand = [\"python3\", \"-c\", \"open('{out}/model', 'wb').write(bytes(12 << 20))\"]\n\
+         [stage.matrix]\nn = [1, 2]\n",
+    );
+    let live = gpulane.spawn(&["run", "plan.toml", "--gpus", "none", "--lanes", "1", "--run-dir", "disk/r"]);
+    let journal = || std::fs::read_to_string(at.join("r/journal.jsonl")).unwrap_or_default();
+    wait_until("a hold, or the end", || {
+        journal().contains("\"starts_held\"") || journal().contains("\"run_finished\"")
+    });
+    std::fs::remove_file(at.join("ballast")).unwrap();
+    drop(ballast);
+    let finished = live.wait();
+    assert_eq!(finished.code, 0, "{}\n{}", finished.stderr, journal());
+    assert_eq!(journal().matches("\"job_failed\"").count(), 1, "{}", journal());
+    assert!(journal().contains("\"disk_full\":\"run\""), "{}", journal());
+}

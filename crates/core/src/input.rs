@@ -1,6 +1,6 @@
 //! What the runtime tells the core: everything that happened in the world, one [`Input`] each.
 
-use gpulane_model::{Attempt, Bytes, GpuIndex, JobId, Millis, ProcessExit, StageId, Stuck};
+use gpulane_model::{Attempt, Bytes, FullDisk, GpuIndex, JobId, Millis, ProcessExit, StageId, Stuck};
 
 /// Something happened. What is late or told twice (an attempt that is over, a job that has ended) is ignored.
 #[derive(Clone, Debug, PartialEq)]
@@ -230,11 +230,11 @@ pub enum Trouble {
     /// A fault under MPS, which takes down every process on the GPU.
     MpsFault(String),
     /// A disk is full.
-    NoRoom {
-        /// Which, as far as that is known, and the job's own words.
+    DiskFull {
+        /// What was seen of it, and the job's own words.
         because: String,
-        /// That of the run: starts are held until there is space, so the job may have its turn at once.
-        held: bool,
+        /// That of the run: the world holds starts until there is space, so the job may have its turn at once.
+        disk: FullDisk,
     },
     /// The standby it was handed to was gone before it took the job: nothing of the job has run, whatever the exit.
     NeverBegun(String),

@@ -12,8 +12,8 @@ pub(crate) struct JobSlot {
     pub(crate) failures: u32,
     /// It came to grief beside others: its next tries have their GPUs to themselves.
     pub(crate) alone: bool,
-    /// How often it failed on a full disk, which did not count.
-    pub(crate) no_room: u8,
+    /// How often it said that a disk is full while that of the run was not, which did not count.
+    pub(crate) disk_full: u8,
     /// A worker of a map: its last try had its model loaded.
     pub(crate) fruitful: bool,
     /// It was moved to another GPU once because a process of it could not be ended. The next time counts.

@@ -1,18 +1,17 @@
 //! Failures whose cause is known better than the exit tells it: out of memory, a fault under MPS. A job that came
 //! to grief because it shared its GPU has used up no try: sharing was our choice. Its next one is alone. Nor has one that
-//! failed on a full disk, a few times.
+//! failed on the full disk of the run; and one that says so of another is believed a few times.
 
-use gpulane_model::{Attempt, Bytes, Event, FailReason, Failure, GpuIndex, JobId, Millis};
+use gpulane_model::{Attempt, Bytes, Event, FailReason, Failure, FullDisk, GpuIndex, JobId, Millis};
 
 use crate::demand::{Demand, Need};
 use crate::job::Phase;
 use crate::state::Core;
 use crate::{Effect, Timer, Trouble};
 
-/// So many failures of a job on a full disk do not count. One that says so whatever happens fails in the end.
-const MOST_WITHOUT_ROOM: u8 = 3;
-/// Before the first further try on a disk that is not known to have space again; doubled each time.
-const PAUSE: Millis = Millis::seconds(1);
+/// Before each further try of a job that says that a disk is full while the run's is not. None of its failures counts while there is a
+/// pause left; one that says so whatever happens fails in the end.
+const PAUSES: [Millis; 3] = [Millis::seconds(10), Millis::seconds(60), Millis::seconds(300)];
 
 /// What a job that has ended had of its GPUs.
 pub(crate) struct Footing {
@@ -62,9 +61,9 @@ impl Core {
         let by_sharing = match trouble {
             None => false,
             Some(Trouble::NeverBegun(words)) => return self.done_elsewhere(job, attempt, &words, failure),
-            Some(Trouble::NoRoom { because, held }) => {
+            Some(Trouble::DiskFull { because, disk }) => {
                 failure.message = Some(because);
-                return self.on_no_room(job, attempt, failure, held);
+                return self.on_disk_full(job, attempt, failure, disk);
             }
             Some(Trouble::HostOom(words)) => {
                 (failure.reason, failure.message) = (FailReason::HostOom, Some(words));
@@ -133,24 +132,28 @@ impl Core {
         self.put_back(job);
     }
 
-    /// A disk was full. `held`: starts are held for that; otherwise only time can tell whether it still is.
-    fn on_no_room(&mut self, job: JobId, attempt: Attempt, failure: Failure, held: bool) {
+    /// A disk was full. For that of the run starts are held by whoever sees it; of another only time can tell whether it still is.
+    fn on_disk_full(&mut self, job: JobId, attempt: Attempt, failure: Failure, disk: FullDisk) {
         let slot = &mut self.jobs[job.index()];
-        if slot.no_room >= MOST_WITHOUT_ROOM {
-            return self.on_attempt_failed(job, attempt, failure);
-        }
-        let pause = Millis(PAUSE.0 << slot.no_room);
-        slot.no_room += 1;
-        let pause = if held { Millis(0) } else { pause.max(self.plan.stage_of(job).retry_delay) };
+        let pause = match disk {
+            FullDisk::Run => Millis(0),
+            FullDisk::Other => {
+                let Some(pause) = PAUSES.get(usize::from(slot.disk_full)) else {
+                    return self.on_attempt_failed(job, attempt, failure);
+                };
+                slot.disk_full += 1;
+                (*pause).max(self.plan.stage_of(job).retry_delay)
+            }
+        };
         let name = self.plan.job_name(job);
-        let failure = Failure { no_room: true, ..failure };
+        let failure = Failure { disk_full: Some(disk), ..failure };
         self.record(Event::JobFailed { job: name.clone(), attempt, failure });
         let stopped = self.stages[self.stage_of(job).index()].stopped;
         if !stopped {
             let delay = pause.as_seconds();
             self.record(Event::JobRetrying { job: name, attempt: attempt.next(), delay });
         }
-        if stopped || held {
+        if stopped || disk == FullDisk::Run {
             return self.put_back(job);
         }
         let until = self.now.after(pause);

@@ -100,7 +100,7 @@ impl Core {
                     attempts: 0,
                     failures: 0,
                     alone: false,
-                    no_room: 0,
+                    disk_full: 0,
                     fruitful: false,
                     moved: false,
                 };
@@ -120,7 +120,7 @@ impl Core {
                 attempts: state.attempts,
                 failures: state.failures,
                 alone: state.alone,
-                no_room: state.no_room,
+                disk_full: state.disk_full,
                 fruitful: false,
                 moved: false,
             }

@@ -34,12 +34,22 @@ pub struct Failure {
     /// choice: the try does not count, the next one is alone.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub shared: bool,
-    /// It failed while the disk it writes to was full, as far as that can be told. The try does not count, a few times.
-    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
-    pub no_room: bool,
+    /// A disk was full, and the try does not count.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub disk_full: Option<FullDisk>,
     /// Its output could not be published but is whole and kept: `resume` publishes it instead of running the job again.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub kept: bool,
+}
+
+/// Which disk was full when a job failed.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum FullDisk {
+    /// That of the run directory, as gpulane has seen itself. Such failures never count.
+    Run,
+    /// Another, or one that was full for a moment: the job says so, and the run's has space. A few such failures do not count.
+    Other,
 }
 
 /// Classes of failure.
@@ -110,7 +120,7 @@ impl Failure {
             seconds: 0.0,
             peak_vram: None,
             shared: false,
-            no_room: false,
+            disk_full: None,
             kept: false,
         }
     }
@@ -126,7 +136,7 @@ impl Failure {
 
     /// Whether the job's own try was used up.
     pub const fn counts(&self) -> bool {
-        self.reason.counts() && !self.shared && !self.no_room
+        self.reason.counts() && !self.shared && self.disk_full.is_none()
     }
 
     /// One line for a person: `exit code 3`, `timeout after 2.0 s`, `could not start: …`.

@@ -28,7 +28,7 @@ pub use config::Config;
 pub use decode::{Decode, DecodeError, Fit, Size};
 pub use event::{Event, Record, Stuck};
 pub use exit::{ExitCode, ProcessExit};
-pub use failure::{FailReason, Failure};
+pub use failure::{FailReason, Failure, FullDisk};
 pub use ids::{Attempt, GpuIndex, JobId, LaneId, StageId};
 pub use known::Known;
 pub use machine::{Gpu, GpuKind, MOST_PER_GPU, Machine};

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 use std::num::NonZeroU64;
 
 use crate::{
-    Attempt, Bytes, Event, Failure, JobId, LaneId, MAP_COMPLETE, Machine, MapState, Millis, Plan, Record,
-    Stuck,
+    Attempt, Bytes, Event, Failure, FullDisk, JobId, LaneId, MAP_COMPLETE, Machine, MapState, Millis, Plan,
+    Record, Stuck,
 };
 
 /// Where a job stands.
@@ -46,8 +46,8 @@ pub struct JobState {
     pub failures: u32,
     /// It came to grief on a shared GPU: its next tries are alone on one.
     pub alone: bool,
-    /// How often it failed on a full disk, which did not count.
-    pub no_room: u8,
+    /// How often it said that a disk is full while that of the run was not, which did not count.
+    pub disk_full: u8,
     /// Its last start was from a standby.
     pub warm: bool,
     /// The last attempt that said its work was finished and whose output was then made durable; 0: none.
@@ -153,6 +153,8 @@ pub struct RunState {
     pub(crate) told_code: Option<u8>,
     /// Why starts are held back now, if they are.
     pub held: Option<String>,
+    /// A job failed because the disk of the run was full, and none has succeeded since.
+    pub disk_full: bool,
     /// By stage: how much GPU memory its jobs take, where measured.
     pub measured: Vec<Option<Measured>>,
     /// By stage: what is assumed of its jobs while nothing is measured.
@@ -185,7 +187,7 @@ impl RunState {
             attempts: 0,
             failures: 0,
             alone: false,
-            no_room: 0,
+            disk_full: 0,
             warm: false,
             done: 0,
             retry_at: None,
@@ -207,6 +209,7 @@ impl RunState {
             interrupted: None,
             told_code: None,
             held: None,
+            disk_full: false,
             measured: vec![None; plan.stages.len()],
             guessed: vec![None; plan.stages.len()],
             quarantined: Vec::new(),
@@ -350,6 +353,7 @@ impl RunState {
                 job.status = JobStatus::Running { lane: *lane, pid: *pid, since: time };
             }
             Event::JobSucceeded { attempt, seconds, peak_vram, .. } => {
+                self.disk_full = false;
                 self.warm += u32::from(job.warm);
                 job.attempts = job.attempts.max(attempt.told());
                 job.status = JobStatus::Succeeded { seconds: *seconds, peak_vram: *peak_vram };
@@ -357,7 +361,9 @@ impl RunState {
             Event::JobFailed { attempt, failure, .. } => {
                 job.attempts = job.attempts.max(attempt.told());
                 job.alone |= failure.shared;
-                job.no_room = job.no_room.saturating_add(u8::from(failure.no_room));
+                let elsewhere = failure.disk_full == Some(FullDisk::Other);
+                job.disk_full = job.disk_full.saturating_add(u8::from(elsewhere));
+                self.disk_full |= failure.disk_full == Some(FullDisk::Run);
                 if failure.counts() {
                     job.failures += 1;
                     job.status = JobStatus::Failed(Box::new(failure.clone()));
@@ -373,7 +379,7 @@ impl RunState {
             Event::JobRequeued { .. } => {
                 job.failures = 0;
                 job.alone = false;
-                job.no_room = 0;
+                job.disk_full = 0;
                 job.status = JobStatus::Pending;
             }
             // A worker that its map did not need lacks nothing.

@@ -176,8 +176,8 @@ impl Teller {
             line.push_str("; it shared its GPU: next try alone, not counted");
             return line;
         }
-        if failure.no_room {
-            line.push_str("; the disk was full: tried again, not counted");
+        if failure.disk_full.is_some() {
+            line.push_str("; not counted, since a disk was full");
             return line;
         }
         if !failure.counts() {

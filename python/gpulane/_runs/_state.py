@@ -190,7 +190,7 @@ def _on_job(job: JobState, kind: str, event: Dict[str, Any], time: float) -> Non
         job.status, job.seconds, job.peak_vram = "succeeded", event.get("seconds"), event.get("peak_vram")
     elif kind == "job_failed":
         # What gpulane or the machine did to it is not the job's fault: it waits for another try.
-        excused = event.get("reason") in ("lost", "interrupted") or event.get("shared", False)
+        excused = event.get("reason") in ("lost", "interrupted") or event.get("shared") or event.get("disk_full")
         job.status, job.seconds = "waiting" if excused else "failed", event.get("seconds")
         job.reason, job.message = event.get("reason"), _described(event)
     elif kind == "job_skipped":

@@ -348,8 +348,8 @@ fn tell_event(event: &Event) -> String {
         Event::JobFailed { job, attempt, failure } => {
             let shared = if failure.shared {
                 " (shared)"
-            } else if failure.no_room {
-                " (no room)"
+            } else if failure.disk_full.is_some() {
+                " (disk full)"
             } else {
                 ""
             };

@@ -1,7 +1,7 @@
 //! Out of memory, lost GPUs, faults under MPS, memory that is not back.
 
-use gpulane_core::{Input, Trouble};
-use gpulane_model::{Bytes, GpuIndex, Memory, ProcessExit};
+use gpulane_core::{Input, Timer, Trouble};
+use gpulane_model::{Bytes, FullDisk, GpuIndex, Memory, ProcessExit};
 
 use crate::scene::{End, Story, gpus, packed, plan, share, stage, starts};
 
@@ -52,27 +52,50 @@ fn that_it_must_be_alone_is_known_after_a_resume() {
     assert_eq!(starts(&told), ["train/1@0", "train/0@48", "train/2@49"]);
 }
 
+fn disk_full(disk: FullDisk) -> Trouble {
+    Trouble::DiskFull { because: "no space".into(), disk }
+}
+
 #[test]
-fn failures_on_a_full_disk_cost_no_try_three_times_also_after_a_resume() {
-    let no_room = |held| Trouble::NoRoom { because: "no space".into(), held };
+fn no_failure_on_the_full_disk_of_the_run_ever_costs_a_try() {
     let plan = plan(vec![stage("train", 1, |_| {})]);
     let (mut run, _) = Story::begin(&plan, gpus(1, 1));
-    run.spawned("train/0", 1);
-    let told = run.troubled("train/0", 1, 9, no_room(true));
-    assert!(
-        told.contains(&"train/0 failed at #1 (no room): exit code 1: no space in 0 s".to_owned()),
-        "{told:?}"
-    );
-    assert_eq!(starts(&told), ["train/0@0"], "its turn at once: whether it may start is seen then");
-    run.spawned("train/0", 2);
-    let told = run.troubled("train/0", 2, 9, no_room(false));
-    assert!(starts(&told).is_empty(), "a pause tells whether there is room again: {told:?}");
-    let (mut run, _) = Story::resume(&plan, gpus(1, 1), run.folded);
-    run.spawned("train/0", 3);
-    assert!(run.troubled("train/0", 3, 9, no_room(true))[1].contains("#3 (no room)"));
+    for attempt in 1..=20 {
+        run.spawned("train/0", attempt);
+        let told = run.troubled("train/0", attempt, 9, disk_full(FullDisk::Run));
+        let failed = format!("train/0 failed at #{attempt} (disk full): exit code 1: no space in 0 s");
+        assert!(told.contains(&failed), "{told:?}");
+        assert_eq!(starts(&told), ["train/0@0"], "its turn at once: whether it may start is seen then");
+        if attempt == 10 {
+            run = Story::resume(&plan, gpus(1, 1), run.folded).0;
+            assert!(run.folded.disk_full, "the next engine knows to look first");
+        }
+    }
+    assert_eq!(run.folded.job(run.job("train/0")).failures, 0);
+    run.spawned("train/0", 21);
+    run.succeed("train/0");
+    assert!(!run.folded.disk_full);
+}
+
+#[test]
+fn a_job_that_says_it_of_another_disk_is_tried_after_10_60_and_300_seconds_before_it_counts() {
+    let plan = plan(vec![stage("train", 1, |_| {})]);
+    let (mut run, _) = Story::begin(&plan, gpus(1, 1));
+    for (attempt, pause) in [(1, 10), (2, 60), (3, 300)] {
+        run.spawned("train/0", attempt);
+        let told = run.troubled("train/0", attempt, 9, disk_full(FullDisk::Other));
+        let said = format!("train/0 retries as #{} in {pause} s", attempt + 1);
+        assert!(told.contains(&said), "{said}: {told:?}");
+        assert!(starts(&told).is_empty(), "a pause tells whether there is space again: {told:?}");
+        let told = run.fired(Timer::Retry { job: run.job("train/0") });
+        assert_eq!(starts(&told), ["train/0@0"]);
+    }
+    // Whatever it meets on the run's own disk meanwhile is another matter.
     run.spawned("train/0", 4);
-    let told = run.troubled("train/0", 4, 9, no_room(true));
-    assert_eq!(told[0], "train/0 failed at #4: exit code 1: no space in 0 s");
+    run.troubled("train/0", 4, 9, disk_full(FullDisk::Run));
+    run.spawned("train/0", 5);
+    let told = run.troubled("train/0", 5, 9, disk_full(FullDisk::Other));
+    assert_eq!(told[0], "train/0 failed at #5: exit code 1: no space in 0 s");
     assert_eq!(run.folded.job(run.job("train/0")).failures, 1);
 }
 

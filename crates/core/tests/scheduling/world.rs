@@ -5,7 +5,7 @@ use std::sync::Arc;
 
 use gpulane_core::{Core, Effect, Input, Outcome, Remains, Timer, Trouble, Verdict};
 use gpulane_model::{
-    Attempt, Bytes, Event, GpuIndex, JobId, Machine, Millis, Plan, ProcessExit, RunState, Stuck,
+    Attempt, Bytes, Event, FullDisk, GpuIndex, JobId, Machine, Millis, Plan, ProcessExit, RunState, Stuck,
 };
 
 use crate::oracle::Oracle;
@@ -241,7 +241,10 @@ impl<'a> World<'a> {
             150..170 => Some(Trouble::GpuOom(words())),
             170..180 => Some(Trouble::HostOom(words())),
             180..190 => Some(Trouble::MpsFault(words())),
-            190..200 => Some(Trouble::NoRoom { because: words(), held: mood.is_multiple_of(2) }),
+            190..200 => Some(Trouble::DiskFull {
+                because: words(),
+                disk: if mood < 195 { FullDisk::Run } else { FullDisk::Other },
+            }),
             _ => None,
         };
         (peak, trouble)

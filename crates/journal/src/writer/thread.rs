@@ -161,7 +161,7 @@ impl<D: Disk> Writer<D> {
                 };
                 format!("cannot {verb} {path}: {error}; {next}")
             }
-            Obstacle::NoName if !self.path.parent().is_some_and(Path::exists) => {
+            Obstacle::NoName if self.path.parent().is_some_and(is_gone) => {
                 format!("{path} was deleted with its directory: what happens from now on is not recorded")
             }
             Obstacle::NoName => format!(
@@ -170,6 +170,12 @@ impl<D: Disk> Writer<D> {
             ),
         }
     }
+}
+
+/// Whether there is no such directory any more: one that cannot be looked at may be there.
+fn is_gone(directory: &Path) -> bool {
+    let found = std::fs::symlink_metadata(directory);
+    found.is_err_and(|error| matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory))
 }
 
 /// Whoever waits for the writer must not wait forever, also if a callback panicked.

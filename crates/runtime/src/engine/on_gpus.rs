@@ -199,9 +199,9 @@ impl Reactor<'_> {
             (Some(Sign::HostOom(words)), _) => Trouble::HostOom(words),
             (Some(Sign::GpuOom(words)), Some(_)) => Trouble::GpuOom(words),
             (Some(Sign::MpsFault(words)), Some(_)) => Trouble::MpsFault(words),
-            (Some(Sign::NoRoom(words)), _) => return self.lack_of_room(job, Some(words)),
+            (Some(Sign::DiskFull(words)), _) => return self.lack_of_space(job, Some(words)),
             // What a job prints condemns no GPU: if it is lost, the look at its memory has told.
-            _ => return self.lack_of_room(job, None),
+            _ => return self.lack_of_space(job, None),
         })
     }
 
@@ -298,11 +298,19 @@ impl Reactor<'_> {
             Event::JobSucceeded { seconds, peak_vram, .. } => {
                 let stage = self.prepared.plan.job(job).stage;
                 self.sharing.experience.learn(stage, *seconds, peak_vram.map(Bytes));
-                self.room.on_other_end(job);
+                self.disk_space.on_ended(job);
             }
-            Event::JobFailed { failure, .. } if failure.shared => {
-                self.sharing.alone.insert(job);
+            Event::JobFailed { attempt, failure, .. } => {
+                if failure.shared {
+                    self.sharing.alone.insert(job);
+                }
+                if failure.disk_full.is_some() {
+                    self.clear_output(job, *attempt);
+                } else {
+                    self.disk_space.on_ended(job);
+                }
             }
+            Event::JobSkipped { .. } => self.disk_space.on_ended(job),
             _ => {}
         }
     }

@@ -71,6 +71,10 @@ impl Reactor<'_> {
                 }
                 Some(Input::PublishFailed { job, attempt, message, kept })
             }
+            Answer::Emptied { job, bytes } => {
+                self.disk_space.on_emptied(job, bytes);
+                None
+            }
             // Of one that has ended meanwhile, its end tells more.
             Answer::Durable { job, attempt } => {
                 if self.runs(job, attempt) {
@@ -78,6 +82,20 @@ impl Reactor<'_> {
                 }
                 None
             }
+        }
+    }
+
+    /// A try failed on a full disk: what it had written would only keep the next one from its space. The word of a job that said it was
+    /// done may still be taken for it after a crash, so that its output stays.
+    pub(super) fn clear_output(&mut self, job: JobId, attempt: Attempt) {
+        let (dir, plan) = (&self.prepared.dir, &self.prepared.plan);
+        let said_done = self.done.get(&job) == Some(&attempt) || dir.done_file(plan, job, attempt).exists();
+        if said_done || plan.stage_of(job).map.is_some() {
+            return;
+        }
+        if let Some(output) = self.launchpad.output_of(job, attempt) {
+            self.disk_space.on_emptying();
+            self.publisher.empty(output);
         }
     }
 

@@ -5,13 +5,13 @@ use std::sync::PoisonError;
 use std::time::{Duration, Instant};
 
 use gpulane_core::{Input, Trouble};
-use gpulane_model::{ExitCode, JobId, Millis};
+use gpulane_model::{ExitCode, FullDisk, JobId, Millis};
 
 use super::clock::Alarm;
+use super::disk_space::{self, Found, StartPermit};
 use super::launchpad::Setback;
 use super::place::Misplaced;
 use super::reactor::Reactor;
-use super::room::{Leave, Space};
 
 /// How often the run's directory and lock are looked at: two system calls.
 const LOOK: Millis = Millis::seconds(2);
@@ -58,7 +58,7 @@ impl Reactor<'_> {
     }
 
     /// Nothing is started that could not be recorded, or that somebody else might start too.
-    pub(super) fn may_start(&mut self, job: JobId) -> Result<(), Setback> {
+    pub(super) fn may_start(&mut self) -> Result<(), Setback> {
         // Between two looks, too: a job would be told to write where nobody will look for it.
         if self.misplaced.is_none() && !self.prepared.place.is_here() {
             self.check_place();
@@ -67,7 +67,7 @@ impl Reactor<'_> {
             (Some(Misplaced::Held(because) | Misplaced::Removed(because)), _) => {
                 Err(Setback::Blocked(because.clone()))
             }
-            (None, None) => self.find_room(job),
+            (None, None) => self.find_space(),
             (None, Some(because)) if !self.prepared.dir.journal_file().exists() => {
                 Err(Setback::Fatal(because))
             }
@@ -75,58 +75,45 @@ impl Reactor<'_> {
         }
     }
 
-    /// Nothing is started to fail on a full disk, but for one job now and then that tries.
-    fn find_room(&mut self, job: JobId) -> Result<(), Setback> {
+    /// Nothing is started to fail on a full disk.
+    fn find_space(&mut self) -> Result<(), Setback> {
         let (now, place) = (self.clock.now(), &self.prepared.place);
-        let leave = self.room.leave(job, now, || Space::of(place.directory()));
-        let root = self.prepared.dir.root().display();
-        match leave {
-            Leave::Yes => {}
-            Leave::Again => {
+        let root = self.prepared.dir.root().display().to_string();
+        match self.disk_space.permit(now, |wanted| disk_space::look(place.directory(), wanted)) {
+            StartPermit::Granted => {}
+            StartPermit::GrantedAgain => {
                 self.prepared.link.trouble(&format!("there is space again on the disk of {root}; going on"));
                 self.last_note.clear();
             }
-            Leave::Try => self.prepared.link.trouble(&format!(
-                "no more space on the disk of {root} than before; starting {} to see whether it can write, others stay held: free some \
-                 space, or interrupt the run",
-                self.prepared.plan.job_name(job)
-            )),
-            Leave::No => {
+            StartPermit::Refused(found) => {
+                let found = found.unwrap_or(Found::Full { need: 0 }).words(&root);
                 return Err(Setback::Blocked(format!(
-                    "no space left on the disk of {root}, and a job failed there, which does not count as a try; free some space and the \
-                     run goes on by itself"
+                    "{found}; a job failed there, which does not count as a try: free some space and the run goes on by itself"
                 )));
             }
         }
         Ok(())
     }
 
-    /// A job failed, and there is no other explanation than `words`, if it said that its disk is full. Whether it was.
-    pub(super) fn lack_of_room(&mut self, job: JobId, words: Option<String>) -> Option<Trouble> {
-        let root = self.prepared.dir.root().display();
-        let found = Space::of(self.prepared.place.directory());
-        match (found.filter(|it| it.is_full() || words.is_some() && it.is_little()), words) {
-            (Some(found), words) => {
-                self.room.on_full(job, found, self.clock.now());
-                let words = words.map(|words| format!(": {words}")).unwrap_or_default();
-                Some(Trouble::NoRoom {
-                    because: format!("no space left on the disk of {root}{words}"),
-                    held: true,
-                })
-            }
-            (None, Some(words)) => {
-                self.room.on_other_end(job);
-                let because = format!(
-                    "it says that its disk is full, and the disk of {root} has room: look at where else it writes (`df -h`, /tmp, \
-                     /dev/shm): {words}"
-                );
-                Some(Trouble::NoRoom { because, held: false })
-            }
-            (None, None) => {
-                self.room.on_other_end(job);
-                None
-            }
+    /// A job failed, and there is no other explanation than `words`, if it said that its disk is full. Whether one was.
+    pub(super) fn lack_of_space(&mut self, job: JobId, words: Option<String>) -> Option<Trouble> {
+        let (root, place) = (self.prepared.dir.root().display().to_string(), &self.prepared.place);
+        let found = match &words {
+            Some(_) => disk_space::look(place.directory(), 0),
+            None => disk_space::glance(place.directory()),
+        };
+        let seen = found.words(&root);
+        if found.is_full() {
+            self.disk_space.on_full(job, found, self.clock.now());
+            let words = words.map(|words| format!(": {words}")).unwrap_or_default();
+            return Some(Trouble::DiskFull { because: format!("{seen}{words}"), disk: FullDisk::Run });
         }
+        words.map(|words| Trouble::DiskFull {
+            because: format!(
+                "it says that a disk is full, and {seen}: look at where else it writes (`df -h`, /tmp, /dev/shm) and how much: {words}"
+            ),
+            disk: FullDisk::Other,
+        })
     }
 
     /// Why the journal cannot be written now, if it cannot.

@@ -22,7 +22,7 @@ struct Begun {
 impl Reactor<'_> {
     pub(super) fn spawn(&mut self, start: &Start<'_>) -> Input {
         let Start { job, attempt, .. } = *start;
-        match self.may_start(job).and_then(|()| self.begin(start)) {
+        match self.may_start().and_then(|()| self.begin(start)) {
             Ok(Begun { spawned, alias }) => {
                 let (pid, warm) = (spawned.pid, alias.is_some());
                 let grace = self.prepared.plan.stage_of(job).grace;

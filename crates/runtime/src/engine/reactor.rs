@@ -1,5 +1,6 @@
 //! The loop: wait, tell the core, perform its effects. One thread, one epoll; nothing in here waits for a terminal
-//! that is stopped or a process that will not end. Of the disk it does only what makes and renames small files.
+//! that is stopped or a process that will not end. Of the disk it does only what makes and renames small files, and takes
+//! a little space for a moment to see whether there is any.
 
 use std::collections::{HashMap, VecDeque};
 use std::io;
@@ -15,6 +16,7 @@ use rustix::process::Pid;
 
 use super::begin::Prepared;
 use super::clock::{Alarm, Clock};
+use super::disk_space::DiskSpace;
 use super::ending::{Look, Roster};
 use super::environment::Start;
 use super::feeders::Feeders;
@@ -24,7 +26,6 @@ use super::on_feeders::MapsSeen;
 use super::on_gpus::Sharing;
 use super::place::Misplaced;
 use super::publish::Publisher;
-use super::room::Room;
 use super::standbys::Standbys;
 use super::vigil::{self, Vigils};
 use crate::control;
@@ -81,8 +82,8 @@ pub(super) struct Reactor<'a> {
     outcome: Option<Outcome>,
     /// The run directory is not where it was, or not whole.
     pub(super) misplaced: Option<Misplaced>,
-    /// Whether jobs find room on the disk.
-    pub(super) room: Room,
+    /// Whether starts wait for space on the disk.
+    pub(super) disk_space: DiskSpace,
     /// The run is to end: it was interrupted, or all of it cancelled.
     pub(super) asked: bool,
     /// What was said last about starts that are held.
@@ -131,6 +132,7 @@ impl<'a> Reactor<'a> {
         let items_failed =
             prepared.past.maps.iter().flatten().any(|map| map.finished.is_some() && map.failed > 0);
         let standbys = Standbys::new(&prepared.plan, &prepared.machine);
+        let disk_space = DiskSpace::of_run(prepared.past.disk_full);
         Ok(Self {
             prepared,
             standbys,
@@ -152,7 +154,7 @@ impl<'a> Reactor<'a> {
             feeding: false,
             outcome: None,
             misplaced: None,
-            room: Room::default(),
+            disk_space,
             asked: false,
             last_note: String::new(),
             interrupted: None,

@@ -40,7 +40,7 @@ pub(super) enum Sign {
     /// Out of host memory.
     HostOom(String),
     /// A disk is full.
-    NoRoom(String),
+    DiskFull(String),
     /// Its GPU has failed.
     GpuLost(String),
     /// A fault under MPS, which takes down every process on the GPU; or MPS itself is gone.
@@ -97,7 +97,9 @@ impl Reader {
         let mut end = recent.len();
         for start in starts.into_iter().rev() {
             let traceback = &recent[start..end];
-            if let Some(sign) = self.last_sign(traceback) {
+            let telling =
+                |sign: &Sign, line: &str| !matches!(sign, Sign::DiskFull(_)) || !words::is_quoted(line);
+            if let Some(sign) = self.last_sign(traceback, telling) {
                 return Finding::Sign(sign);
             }
             if !words::is_aftermath(&recent[start.saturating_sub(1)..end]) {
@@ -106,11 +108,11 @@ impl Reader {
             end = start;
         }
         let plain = &recent[end.saturating_sub(PLAIN_LINES)..end];
-        self.last_sign(plain).map_or(Finding::Nothing, Finding::Sign)
+        self.last_sign(plain, |_, _| true).map_or(Finding::Nothing, Finding::Sign)
     }
 
-    fn last_sign(&self, lines: &[String]) -> Option<Sign> {
-        lines.iter().rev().find_map(|line| self.sign(line))
+    fn last_sign(&self, lines: &[String], telling: impl Fn(&Sign, &str) -> bool) -> Option<Sign> {
+        lines.iter().rev().find_map(|line| self.sign(line).filter(|sign| telling(sign, line)))
     }
 
     fn sign(&self, line: &str) -> Option<Sign> {

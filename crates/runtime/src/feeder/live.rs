@@ -1,7 +1,7 @@
 //! How the map does just now, for whoever looks: `live.json` beside the parts. A view's file, never a truth: what counts is in the ledger.
 
 use std::fs::File;
-use std::io::Write;
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
@@ -11,6 +11,8 @@ use rustix::fs::{Mode, OFlags};
 
 /// Between two versions of the file.
 const EVERY: Duration = Duration::from_millis(300);
+/// So long the file is at least, filled up with spaces: what holds the map up can be written over it when there is no space for more.
+const LENGTH: usize = 1024;
 /// The stretch of time rates are made of.
 const STRETCH: Duration = Duration::from_secs(2);
 
@@ -89,20 +91,30 @@ impl Live {
             limit.step.word().clone_into(&mut live.bottleneck);
             live.pressed = limit.busy;
         }
-        let Ok(text) = serde_json::to_vec(&live) else { return };
+        let Some(text) = text_of(&live, LENGTH) else { return };
         if gpulane_files::write(&self.draft, &text).is_ok() {
             let _ = std::fs::rename(&self.draft, &self.path);
         } else if !live.held.is_empty() {
-            let _ = self.overwrite(&text);
+            let _ = self.overwrite(live);
         }
     }
 
-    /// Writes over what is there, which needs no space. Who reads a part of each finds nothing, and looks again.
-    fn overwrite(&self, text: &[u8]) -> std::io::Result<()> {
+    /// Writes over what is there, and not a byte more: that needs no space, but on a file system that never writes over anything. Who
+    /// reads a part of each finds nothing, and looks again.
+    fn overwrite(&self, mut live: MapLive) -> std::io::Result<()> {
         let flags = OFlags::WRONLY | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-        let mut file = File::from(rustix::fs::open(&self.path, flags, Mode::empty())?);
-        file.write_all(text)?;
-        file.set_len(text.len() as u64)
+        let file = File::from(rustix::fs::open(&self.path, flags, Mode::empty())?);
+        let length = usize::try_from(file.metadata()?.len()).unwrap_or(0);
+        while let Some(text) = text_of(&live, length) {
+            if text.len() <= length {
+                return file.write_all_at(&text, 0);
+            }
+            // What is longer than what was there before it is cut.
+            if live.held.pop().is_none() {
+                break;
+            }
+        }
+        Ok(())
     }
 
     /// The whole run in figures: work since the first look, and what limited it.
@@ -111,6 +123,13 @@ impl Live {
         let work = between(&from, &figures, now.duration_since(since));
         bottleneck(&work).map(|limit| (work, limit))
     }
+}
+
+/// The file's text, filled up with spaces to a length.
+fn text_of(live: &MapLive, length: usize) -> Option<Vec<u8>> {
+    let mut text = serde_json::to_vec(live).ok()?;
+    text.resize(text.len().max(length), b' ');
+    Some(text)
 }
 
 #[allow(clippy::cast_precision_loss)] // rates

@@ -3,7 +3,9 @@
 use std::collections::BTreeSet;
 
 use gpulane_core::{Effect, Input, Trouble, reserve_for};
-use gpulane_model::{Bytes, Event, FailReason, GpuIndex, JobId, LaneId, Machine, Memory, ProcessExit};
+use gpulane_model::{
+    Bytes, Event, FailReason, FullDisk, GpuIndex, JobId, LaneId, Machine, Memory, ProcessExit,
+};
 
 use super::{Doing, Expect, Oracle};
 
@@ -92,7 +94,8 @@ impl Oracle {
         match trouble {
             Trouble::NeverBegun(_) => Expect::Failed(FailReason::Lost, false),
             Trouble::HostOom(_) => own(FailReason::HostOom),
-            Trouble::NoRoom { .. } if self.folded.job(job).no_room < 3 => Expect::Failed(plain, !stopped),
+            Trouble::DiskFull { disk: FullDisk::Run, .. } => Expect::Failed(plain, !stopped),
+            Trouble::DiskFull { .. } if self.folded.job(job).disk_full < 3 => Expect::Failed(plain, !stopped),
             // A job that has been tried alone already is given all of its GPUs.
             Trouble::GpuOom(_) if busy.shared || (partly && !self.folded.job(job).alone) => {
                 Expect::Failed(FailReason::Oom, !stopped)
@@ -102,7 +105,7 @@ impl Oracle {
                 self.spread_fault(job, &busy.gpus);
                 Expect::Failed(plain, !stopped)
             }
-            Trouble::NoRoom { .. } | Trouble::MpsFault(_) => own(plain),
+            Trouble::DiskFull { .. } | Trouble::MpsFault(_) => own(plain),
         }
     }
 

@@ -28,6 +28,8 @@ pub(super) enum Goal {
     Durable,
     /// Durable and in its final place.
     Published,
+    /// Removed, but for its directory.
+    Empty,
 }
 
 /// Between the engine's loop and the threads.
@@ -151,7 +153,7 @@ impl Queue {
 
 impl Inner {
     fn drop_syncs_of(&mut self, job: JobId) {
-        let stays = |task: &Task| task.goal == Goal::Published || task.output.job != job;
+        let stays = |task: &Task| task.goal != Goal::Durable || task.output.job != job;
         self.ready.retain(stays);
         self.later.retain(|(_, task)| stays(task));
     }

@@ -230,9 +230,20 @@ fn a_full_disk_in_the_words_of_programs() {
         "Error: ENOSPC: no space left on device, write",
     ] {
         for text in [traceback(line), format!("{line}\n")] {
-            assert!(matches!(from_stderr(&text), Some(Sign::NoRoom(words)) if words == line), "{text}");
+            assert!(matches!(from_stderr(&text), Some(Sign::DiskFull(words)) if words == line), "{text}");
         }
     }
     let recovered = format!("OSError: [Errno 28] No space left on device\n{}", traceback("ValueError: 3"));
     assert_eq!(from_stderr(&recovered), None, "the last traceback tells");
+    for (before, raised) in [("", ""), ("[rank0]: ", "[rank0]: "), ("  | ", "  | ")] {
+        let quoting = format!(
+            "{before}Traceback (most recent call last):\n{before}  File \"a.py\", line 3, in save\n\
+             {before}    if error.errno != errno.ENOSPC: raise\n{raised}PermissionError: [Errno 13] Permission denied: 'x'\n"
+        );
+        assert_eq!(from_stderr(&quoting), None, "a line of the program is not what it failed for: {quoting}");
+        let telling = quoting.replace("PermissionError: [Errno 13]", "OSError: [Errno 28]");
+        assert!(matches!(from_stderr(&telling), Some(Sign::DiskFull(_))), "{telling}");
+    }
+    let caused = "Error: cannot save\n\nCaused by:\n    No space left on device (os error 28)\n";
+    assert!(matches!(from_stderr(caused), Some(Sign::DiskFull(_))));
 }

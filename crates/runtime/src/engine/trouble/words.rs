@@ -30,7 +30,7 @@ const HOST_OOM: [&str; 4] =
     ["DefaultCPUAllocator", "std::bad_alloc", "Cannot allocate memory", "java.lang.OutOfMemoryError"];
 
 /// A disk is full, or what the user may have of it. Linux says so of other tables, too: semaphores, inotify watches.
-const NO_ROOM: [&str; 6] =
+const DISK_FULL: [&str; 6] =
     ["No space left on device", "Disk quota exceeded", "[Errno 28]", "[Errno 122]", "ENOSPC", "EDQUOT"];
 
 /// Hardware. Not here: a device that is unavailable or not there, which a mode or a setting can cause as well.
@@ -95,8 +95,8 @@ pub(super) fn meaning(line: &str, under_mps: bool, kernel_killed: bool) -> Optio
         if says(&HOST_OOM) || on_the_host && says(&GPU_OOM) || raises(line, "MemoryError") {
             return Some(Sign::HostOom);
         }
-        if says(&NO_ROOM) {
-            return Some(Sign::NoRoom);
+        if says(&DISK_FULL) {
+            return Some(Sign::DiskFull);
         }
     }
     let child = says(&CHILD_KILLED) || line.trim_end().ends_with("Killed");
@@ -125,6 +125,17 @@ fn raises(line: &str, exception: &str) -> bool {
     let name = line.split(':').next().unwrap_or(line);
     let is_name = name.bytes().all(|byte| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.'));
     is_name && name.ends_with(exception) && !name.starts_with("java.")
+}
+
+/// Whether a line of a traceback is what Python quotes, a place or a line of the program, and not what was raised:
+/// `[rank0]:     if error.errno != errno.ENOSPC:`. Python indents it, and draws a line before all of an exception group.
+pub(super) fn is_quoted(line: &str) -> bool {
+    let line = match line.strip_prefix('[').and_then(|rest| rest.split_once("]: ")) {
+        Some((_, rest)) => rest,
+        None => line,
+    };
+    let line = line.trim_start().strip_prefix("| ").unwrap_or(line);
+    line.starts_with(' ')
 }
 
 /// Where tracebacks begin. Those that Python joins to the one before are not counted.
