@@ -28,7 +28,7 @@ LINE = {
     "core": {"model"},
     "journal": {"model", "files"},
     "gpu": {"model", "files"},
-    "witness": {"model"},
+    "witness": {"model", "files"},
     "decode": {"model"},
     "items": {"model", "files"},
     "parts": {"model", "files"},

@@ -29,6 +29,11 @@ impl OpenFiles {
         self.links.get(&fd).map(PathBuf::as_path)
     }
 
+    /// All of them, by their numbers.
+    pub(crate) fn files(&self) -> impl Iterator<Item = (u32, &Path)> {
+        self.links.iter().map(|(fd, link)| (*fd, link.as_path()))
+    }
+
     /// Whether one of them is of this kind: `anon_inode:[io_uring]`.
     pub(crate) fn has(&self, kind: &str) -> bool {
         self.links.values().any(|link| link.to_str() == Some(kind))

@@ -79,6 +79,8 @@ const RULES: &[Rule] = &[
     inside::native,
     between::other_end,
     at_exit::children,
+    between::database,
+    inside::polls_for_file,
     inside::by_the_clock,
     between::child,
 ];

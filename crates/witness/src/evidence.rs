@@ -5,7 +5,7 @@ use std::fmt;
 use serde::Serialize;
 
 use crate::syscall::CLOCK;
-use crate::{Primitive, Source, Tie};
+use crate::{Database, Loop, Primitive, Source, Tie};
 
 /// One look at several processes.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize)]
@@ -41,6 +41,8 @@ pub struct ProcessEvidence {
     pub cpu: u64,
     /// A signal may wake it at any time, by what is known of it.
     pub signals: Option<Wakes>,
+    /// A database that it has open and somebody keeps locked, where a thread of it sleeps.
+    pub database: Option<Database>,
 }
 
 /// Why a signal may wake a process, in words.
@@ -95,6 +97,8 @@ pub struct ThreadEvidence {
     pub gil: bool,
     /// Its Python frames, innermost first; empty if it has none.
     pub frames: Vec<Frame>,
+    /// The loop of Python code in which it waits by the clock, where the source can be read.
+    pub in_loop: Option<Loop>,
 }
 
 /// A system call that a thread sits in.

@@ -6,12 +6,14 @@
 //! block: whoever must not wait calls [`take`] on a thread of its own.
 
 mod compare;
+mod databases;
 mod descriptors;
 mod diagnose;
 mod evidence;
 mod frame;
 mod full;
 mod locks;
+mod loops;
 mod maps;
 mod monitors;
 mod native;
@@ -29,11 +31,13 @@ mod take;
 mod unix;
 
 pub use compare::{Change, GpuUse, Known, compare};
+pub use databases::Database;
 pub use diagnose::{GpuSight, Surroundings, diagnose};
 pub use evidence::{
     Descriptors, Evidence, Frame, Holder, ProcessEvidence, Python, ThreadEvidence, Wait, Wakes,
 };
 pub use full::in_full;
+pub use loops::Loop;
 pub use monitors::is_monitor;
 pub use native::Primitive;
 pub use proc_files::{Stat, command_of, descendants, name_of, shortened, stat_of, variable_of};

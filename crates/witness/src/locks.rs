@@ -26,6 +26,8 @@ struct Entry {
     number: String,
     waits: bool,
     kind: Kind,
+    /// For writing, so that nobody else has it.
+    writes: bool,
     /// Who took it or waits for it; `None`: a lock that belongs to an open file, not to a process.
     pid: Option<u32>,
     /// Device and number of the file.
@@ -104,6 +106,14 @@ impl FileLocks {
         }
     }
 
+    /// Who has a lock for writing, by `fcntl`, on some of the file that this descriptor is.
+    pub(crate) fn writer(&self, pid: u32, fd: u32) -> Option<u32> {
+        let inode = OpenFile::of(pid, fd)?.inode?;
+        let writes = |entry: &&Entry| entry.kind == Kind::Posix && entry.writes && !entry.waits;
+        let mut held = self.entries.iter().filter(writes).filter(|entry| entry.inode() == Some(inode));
+        held.find_map(|entry| entry.pid)
+    }
+
     /// All who have the open file of a lock, the one who took it first; that one may be gone, as `flock 9` of a shell script is at once.
     fn keepers(&self, held: &Entry, taker: Option<u32>, looked_at: &[u32]) -> Holder {
         let find = || all_who(|_, _, _, entry: &Entry| entry.kind == held.kind && entry.file == held.file);
@@ -124,7 +134,7 @@ fn parse_line(line: &str) -> Option<Entry> {
     let (number, rest) = line.split_once(':')?;
     let waits = rest.trim_start().starts_with("->");
     let fields: Vec<&str> = rest.trim_start().trim_start_matches("->").split_whitespace().collect();
-    let [kind, _, _, pid, file, ..] = fields[..] else { return None };
+    let [kind, _, access, pid, file, ..] = fields[..] else { return None };
     let kind = match kind {
         "FLOCK" => Kind::Flock,
         "POSIX" => Kind::Posix,
@@ -134,6 +144,7 @@ fn parse_line(line: &str) -> Option<Entry> {
         number: number.trim().to_owned(),
         waits,
         kind,
+        writes: access == "WRITE",
         pid: pid.parse().ok(),
         file: file.to_owned(),
     })

@@ -25,7 +25,19 @@ pub(crate) struct PythonThread {
     pub(crate) gil: bool,
     pub(crate) frames: Vec<Frame>,
     pub(crate) marks: Marks,
+    pub(crate) texts: Vec<Text>,
 }
+
+/// A variable of a frame that holds a short text.
+pub(crate) struct Text {
+    /// The frame's place in the stack, the innermost 0.
+    pub(crate) frame: usize,
+    pub(crate) name: String,
+    pub(crate) value: String,
+}
+
+/// Frames whose texts are kept.
+const WITH_TEXTS: usize = 8;
 
 /// By what threads of one interpreter find each other.
 #[derive(Clone, Copy, Debug, Default)]
@@ -125,12 +137,25 @@ fn tid_in_memory(memory: &File, record: u64, tids: &[u32]) -> Option<u32> {
 
 fn part_of(stack: StackTrace) -> PythonThread {
     let marks = Marks { ident: stack.thread_id, object: own_object(&stack), joins: joined_object(&stack) };
+    let texts = texts_of(&stack);
     let frames = stack.frames.into_iter().map(|frame| Frame {
         function: frame.name,
         file: frame.filename,
         line: u32::try_from(frame.line).unwrap_or(0),
     });
-    PythonThread { name: stack.thread_name, gil: stack.owns_gil, frames: frames.collect(), marks }
+    PythonThread { name: stack.thread_name, gil: stack.owns_gil, frames: frames.collect(), marks, texts }
+}
+
+/// Texts that are there in full: longer ones end with dots.
+fn texts_of(stack: &StackTrace) -> Vec<Text> {
+    let frames = stack.frames.iter().take(WITH_TEXTS).enumerate();
+    let locals = frames.flat_map(|(at, frame)| frame.locals.iter().flatten().map(move |local| (at, local)));
+    let texts = locals.filter_map(|(frame, local)| {
+        let value = local.repr.as_deref()?.strip_prefix('"')?.strip_suffix('"')?;
+        let whole = !value.is_empty() && !value.ends_with("...");
+        whole.then(|| Text { frame, name: local.name.clone(), value: value.to_owned() })
+    });
+    texts.collect()
 }
 
 /// A thread that Python started begins in a method of its object.

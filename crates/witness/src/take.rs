@@ -11,7 +11,7 @@ use crate::python::{self, PythonThread};
 use crate::sockets::{TcpSockets, tcp_sockets};
 use crate::sources::{self, Memory, Notes};
 use crate::syscall::{self, Call};
-use crate::{Evidence, ProcessEvidence, ThreadEvidence, Wait, signals};
+use crate::{Evidence, ProcessEvidence, ThreadEvidence, Wait, databases, loops, signals};
 
 /// Longest command line that is kept, in characters.
 const COMMAND: usize = 120;
@@ -65,7 +65,9 @@ fn look_at(pid: u32, files: &OpenFiles, tcp: &TcpSockets, notes: &mut Notes) -> 
     let look = Look { folder: &folder, files, tcp };
     let threads =
         tids.iter().filter_map(|tid| look.thread(*tid, stacks.remove(tid).unwrap_or_default(), notes));
-    let threads = threads.collect();
+    let threads: Vec<ThreadEvidence> = threads.collect();
+    let sleeps = threads.iter().any(ThreadEvidence::is_plain_sleep);
+    let database = sleeps.then(|| databases::locked(pid, files, FileLocks::read)).flatten();
     let signals = signals::of(&folder);
     if signals.on_child {
         notes.on_child.insert(pid);
@@ -82,6 +84,7 @@ fn look_at(pid: u32, files: &OpenFiles, tcp: &TcpSockets, notes: &mut Notes) -> 
         tcp_bytes: files.tcp_bytes(tcp),
         cpu: stat.cpu,
         signals: signals.why,
+        database,
     })
 }
 
@@ -100,6 +103,14 @@ impl Look<'_> {
         let wait = call.as_ref().map(|call| self.wait(call));
         notes.calls.extend(call.map(|call| (tid, call)));
         notes.marks.insert(tid, python.marks);
+        let in_loop = match &wait {
+            Some(wait) if wait.timed == Some(true) => {
+                loops::around(&python.frames, &python.texts, self.folder)
+            }
+            // A shell sleeps by a child.
+            Some(wait) if wait.call == "wait4" => loops::of_shell(self.folder),
+            _ => None,
+        };
         Some(ThreadEvidence {
             tid,
             name: python.name.unwrap_or(stat.name),
@@ -110,6 +121,7 @@ impl Look<'_> {
             switches: switches(&folder),
             gil: python.gil,
             frames: python.frames,
+            in_loop,
         })
     }
 

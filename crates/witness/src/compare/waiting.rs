@@ -2,7 +2,7 @@
 
 use super::{Change, Known, at, pairs, thread_pairs};
 use crate::proof::{main_process, words};
-use crate::{Evidence, Frame, ThreadEvidence, Wakes};
+use crate::{Database, Evidence, Frame, Loop, ThreadEvidence, Wakes};
 
 /// Libraries in which processes wait for each other's lock files, asking again and again.
 const LOCK_FILES: [&str; 4] = ["/filelock/", "/fasteners/", "/portalocker/", "/torch/utils/file_baton.py"];
@@ -25,12 +25,15 @@ pub(super) fn told(first: &Evidence, second: &Evidence, known: &Known) -> Change
     if let Some(what) = by_file {
         return Change::Waiting(what);
     }
-    if let Some(what) = threads.iter().find_map(|(earlier, later, pid)| by_the_clock(earlier, later, *pid)) {
+    let by_clock = threads.iter().find_map(|(earlier, later, pid)| {
+        Some(by_the_clock(earlier, later, *pid)? + &for_database(second, *pid))
+    });
+    if let Some(what) = by_clock {
         return Change::Sleeping(what);
     }
     // Met while it asks: a moment later it waits by the clock.
     if let Some((_, later, _)) = threads.iter().find(|(_, later, _)| known.pollers.contains(&later.tid)) {
-        let place = at(innermost_of_its_own(&later.frames));
+        let place = in_its_loop(later);
         let by =
             if known.naps.is_empty() { String::new() } else { format!(": {}", words::open(second, known)) };
         return Change::Sleeping(format!("asks again and again{place}{by}"));
@@ -110,7 +113,22 @@ fn by_the_clock(earlier: &ThreadEvidence, later: &ThreadEvidence, main: u32) -> 
             format!("waits with a time limit{what}{again}")
         }
     };
-    Some(format!("{how}{}", at(innermost_of_its_own(&later.frames))))
+    Some(format!("{how}{}", in_its_loop(later)))
+}
+
+/// The database for whose lock a process that sleeps may be waiting.
+fn for_database(evidence: &Evidence, pid: u32) -> String {
+    let database = evidence.process(pid).and_then(|process| process.database.as_ref());
+    database.map_or_else(String::new, |Database { path, locked_by }| {
+        let inside = if evidence.process(*locked_by).is_some() { "this job itself, " } else { "" };
+        format!("; the SQLite database {path} is locked by {inside}process {locked_by}")
+    })
+}
+
+/// Where a thread is, and in which loop.
+fn in_its_loop(thread: &ThreadEvidence) -> String {
+    let around = thread.in_loop.as_ref().map(Loop::words).unwrap_or_default();
+    format!("{}{around}", at(innermost_of_its_own(&thread.frames)))
 }
 
 /// Waits with a limit in both looks, and will go on or ask again: as the main thread or one of Python in any such wait, as another

@@ -3,7 +3,7 @@
 use super::doing::{Doing, doing};
 use super::scene::{Finding, Scene, place_of};
 use super::trail::{Step, is_worker};
-use crate::{Primitive, ProcessEvidence, Python, ThreadEvidence};
+use crate::{Database, Primitive, ProcessEvidence, Python, ThreadEvidence};
 
 /// A pipe that nobody empties.
 pub(crate) fn full_pipe(scene: &Scene) -> Option<Finding> {
@@ -298,6 +298,29 @@ pub(crate) fn file_lock(scene: &Scene) -> Option<Finding> {
             ),
         ),
     }
+}
+
+/// A database that is locked while the program sleeps and tries again.
+pub(crate) fn database(scene: &Scene) -> Option<Finding> {
+    let here = scene.here_doing(&[Doing::Sleep])?;
+    let Database { path, locked_by } = here.process.database.as_ref()?;
+    if scene.evidence.process(*locked_by).is_some() {
+        return Finding::new(
+            format!(
+                "an SQLite database ({path}) is locked by this job itself: process {locked_by} has a transaction open, while {} \
+                 sleeps and tries again",
+                place_of(here.thread)
+            ),
+            "commit or roll back (`connection.commit()`) before another connection writes, or write through the same \
+             connection",
+        );
+    }
+    Finding::new(
+        format!(
+            "an SQLite database ({path}) is locked by process {locked_by}, and it sleeps and tries again"
+        ),
+        format!("look what that one does with `gpulane doctor {locked_by}`; the wait ends when it lets go"),
+    )
 }
 
 /// An end of a FIFO without the other.

@@ -386,13 +386,25 @@ pub(crate) fn by_the_clock(scene: &Scene) -> Option<Finding> {
     if here.thread.frames.is_empty() {
         return by_the_clock_of_java(here.thread.wait.as_ref()?.at, here.process.pid);
     }
+    let around = here.thread.in_loop.as_ref().map(crate::Loop::words).unwrap_or_default();
     Finding::new(
         format!(
-            "{} waits by the clock: it sleeps, or looks again and again for something that does not come",
+            "{} waits by the clock{around}: it sleeps, or looks again and again for something that does not come",
             place_of(here.thread)
         ),
         "if it waits for a file, a process or a flag, give the loop an end: `if time.monotonic() > \
          deadline: raise TimeoutError`",
+    )
+}
+
+/// A loop that asks for a file again and again.
+pub(crate) fn polls_for_file(scene: &Scene) -> Option<Finding> {
+    let here = scene.here_doing(&[Doing::Sleep, Doing::Timed])?;
+    let around = here.thread.in_loop.as_ref().filter(|around| around.for_file)?;
+    let file = around.path.as_ref().map_or_else(|| "a file".to_owned(), |path| format!("the file {path}"));
+    Finding::new(
+        format!("{} polls for {file}, which does not come: `{}`", place_of(here.thread), around.header),
+        "see who should make that file; give the loop an end: `if time.monotonic() > deadline: raise TimeoutError`",
     )
 }
 

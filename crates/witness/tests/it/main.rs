@@ -12,6 +12,7 @@ mod living;
 mod native;
 mod open;
 mod outside;
+mod polls;
 mod proofs;
 mod subject;
 mod zoo;

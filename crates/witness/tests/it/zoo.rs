@@ -485,6 +485,6 @@ fn a_loop_that_looks_for_what_does_not_come() {
         "import os, time\nwhile not os.path.exists('/nonexistent'):\n    time.sleep(0.05)\n",
         3,
         "sleeping in job.py:3",
-        "looks again and again for something that does not come",
+        "polls for a file, which does not come: `while not os.path.exists('/nonexistent'):`",
     );
 }
