@@ -22,6 +22,10 @@ const READS: &str =
     "import time\nopen('a.lock', 'w').write('31337')\nwhile open('a.lock').read():\n    time.sleep(0.5)\n";
 /// A task of an event loop writes a heartbeat beside another that waits.
 const LOOP: &str = "import asyncio\nasync def beat():\n    while True:\n        open('beat.txt', 'w').write('beat')\n        await asyncio.sleep(0.4)\nasync def main():\n    task = asyncio.create_task(beat())\n    await asyncio.Event().wait()\nasyncio.run(main())\n";
+/// Pings another thread of its own, which nothing else wakes, beside a semaphore that was not given back.
+const PINGS: &str = "import socket, threading, time\nends = socket.socketpair(socket.AF_UNIX, socket.SOCK_DGRAM)\ndef collect():\n    while True:\n        ends[1].recv(512)\ndef ping():\n    while True:\n        ends[0].send(b'alive')\n        time.sleep(0.4)\nfor target in (collect, ping):\n    threading.Thread(target=target, daemon=True).start()\nthreading.Semaphore(0).acquire()\n";
+/// Tries again and again, at two places, to write to a database that a transaction of its own keeps locked.
+const RETRIES: &str = "import os, sqlite3, time\npath = os.environ['GPULANE_OUT'] + '/trials.db'\nbook = sqlite3.connect(path)\nbook.execute('create table trials (id)')\nbook.execute('insert into trials values (1)')\ndef write():\n    while True:\n        other = sqlite3.connect(path, timeout=0.7)\n        try:\n            return other.execute('insert into trials values (2)')\n        except sqlite3.OperationalError:\n            other.close()\n            time.sleep(0.5)\nwrite()\n";
 /// Waits for a child that has stopped itself.
 const STOPPED: &str = "import subprocess\nsubprocess.run(['sh', '-c', 'kill -STOP $$'])\n";
 
@@ -33,6 +37,8 @@ fn what_only_asks_or_beats_beside_a_wait_is_told_and_ended_by_outside_alone() {
         ("shell", vec!["sh", "-c", SHELL]),
         ("reads", vec!["python3", "-c", READS]),
         ("loop", vec!["python3", "-c", LOOP]),
+        ("pings", vec!["python3", "-c", PINGS]),
+        ("retries", vec!["python3", "retries.py"]),
         ("stopped", vec!["python3", "-c", STOPPED]),
     ];
     let mut plan = stage("works", ended, &["sh", "-c", WORKS]);
@@ -41,7 +47,8 @@ fn what_only_asks_or_beats_beside_a_wait_is_told_and_ended_by_outside_alone() {
         plan += &stage(&format!("{name}-ends"), ended, command);
     }
     gpulane.workspace.file("plan.toml", &plan);
-    let live = gpulane.spawn(&["run", "plan.toml", "--gpus", "none", "--lanes", "9", "--run-dir", "r"]);
+    gpulane.workspace.file("retries.py", RETRIES);
+    let live = gpulane.spawn(&["run", "plan.toml", "--gpus", "none", "--lanes", "13", "--run-dir", "r"]);
     wait_until("all to be told, and half of them ended", || {
         let (suspected, failed) = (gpulane.jobs_in("hang_suspected"), gpulane.jobs_in("job_failed"));
         let is_in = |jobs: &[String], name: &str| jobs.contains(&format!("{name}/main"));
@@ -58,9 +65,16 @@ fn what_only_asks_or_beats_beside_a_wait_is_told_and_ended_by_outside_alone() {
         assert!(event["job"].as_str().unwrap().ends_with("-ends/main"), "{event}");
         assert!(event["message"].as_str().unwrap().starts_with("waited for longer"), "{event}");
     }
-    let shell = gpulane.events_of("hang_suspected").into_iter().find(|event| event["job"] == "shell/main");
-    let waits_for = shell.unwrap()["waits_for"].as_str().unwrap().to_owned();
-    assert!(waits_for.contains("asks again and again") && waits_for.contains("sleep 1"), "{waits_for}");
+    let told = gpulane.events_of("hang_suspected");
+    for (job, key, words) in [
+        ("shell/main", "waits_for", ["asks again and again", "sleep 1"]),
+        ("pings/main", "evidence", ["waiting for a semaphore", ""]),
+        ("retries/main", "waits_for", ["in the loop `while True:`", "locked by this job itself"]),
+    ] {
+        let event = told.iter().find(|event| event["job"] == job).unwrap();
+        let said = event[key].as_str().unwrap();
+        assert!(words.iter().all(|word| said.contains(word)), "{event}");
+    }
     gpulane.assert_nothing_left();
 }
 

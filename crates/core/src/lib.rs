@@ -57,6 +57,7 @@ mod starts;
 mod state;
 mod vigil;
 mod waiting;
+mod wakes;
 
 pub use effect::{Effect, GpuSet, Manner, Outcome};
 pub use forecast::{Forecast, forecast};

@@ -3,13 +3,16 @@
 //! whoever reads `/proc` has the clock and the figures.
 //!
 //! A thread is withheld from the signs of life while all that was seen of it fits; once that was often enough, it is known for one
-//! that only looks. As soon as something does not fit, all that was withheld counts.
-
-use std::collections::VecDeque;
+//! that only looks. As soon as something does not fit, all that was withheld counts. Some wakes may be odd by that and yet leave the
+//! rhythm; a monitor, which a proof may leave out, has none of those.
+//!
+//! A thread that another wakes in such a rhythm (it reads what a heartbeat sends) is watched in the same way; whoever knows the
+//! others says whether one of them keeps time with it.
 
 use gpulane_model::Millis;
 
 use crate::signs::FEW_FAULTS;
+use crate::wakes::{SLACK, Wake, Wakes, is_single};
 
 /// What one thread has done so far, and where it rests. Counters only grow.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
@@ -40,7 +43,9 @@ pub enum Rest {
     Awake,
     /// In a system call that ends by the clock, at this place.
     Clock(Place),
-    /// In another one, or it cannot be seen.
+    /// In a system call that only others end, at this place.
+    Others(Place),
+    /// Not to be seen.
     Other,
 }
 
@@ -87,12 +92,13 @@ pub struct Rhythm {
     last: ThreadSigns,
     /// When it was last seen to have run.
     ran: Option<Millis>,
-    /// Where it rests, each time.
-    place: Option<Place>,
+    /// Where it rests, each time; a main thread may go round through a few places, the one met last is the last.
+    spots: Vec<Spot>,
+    /// The most that a main thread has read between two looks in going round.
+    most: u64,
     /// What is withheld because it may come from one that only looks.
     held: Work,
-    /// Its newest wakes, as far as looks can tell them apart.
-    wakes: VecDeque<Wake>,
+    wakes: Wakes,
     /// Looks in a row that met it awake.
     awake: u32,
     /// Whether the thread has run since the look before.
@@ -103,36 +109,27 @@ pub struct Rhythm {
     needed: bool,
 }
 
-/// One wake, or some between two looks.
-#[derive(Clone, Copy, Debug)]
-struct Wake {
-    /// Since the one before.
-    gap: Millis,
-    /// Since the look before: as exact as `gap` is.
-    step: Millis,
-    wakes: u64,
-    io: u64,
-    cpu: u64,
+/// Where a thread rests, and what wakes it there.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+struct Spot {
+    place: Place,
+    by_the_clock: bool,
 }
 
-/// The number of wakes that make a rhythm: the first, and one for each interval.
-const WAKES: usize = 8;
-/// The number of wakes that are remembered.
-const REMEMBERED: usize = 16;
 /// CPU time of a wake in which a thread only looks, in nanoseconds.
 const LOOKS: u64 = 5_000_000;
 /// CPU time of a wake in which a main thread only looks, in nanoseconds; of all the time it may compute this part at most.
 const MAIN_LOOKS: u64 = 1_000_000;
 const MAIN_PART: u64 = 66;
-/// What a main thread may read in a wake to see whether something has come, and read and write in one of an event loop, in bytes.
+/// What a main thread may read in a wake to see whether something has come, read beside that once in going round, and read and write in a
+/// wake of an event loop, in bytes.
 const MAIN_READS: u64 = 4096;
+const ROUND_READS: u64 = 16_384;
 const LOOP_IO: u64 = 65_536;
-/// What I/O may differ by from wake to wake beside a quarter, in bytes.
-const SLACK: u64 = 1024;
 /// Bytes by which the stack of one place may differ.
 const SAME_STACK: u64 = 512;
-/// In one wake a thread may wait so often for locks and disks.
-const ONE_WAKE: u64 = 4;
+/// The number of places that a main thread may go round through: a wait for the lock of a database, and a pause before the next try.
+const SPOTS: usize = 4;
 /// A thread met awake so often in a row works.
 const ALWAYS_AWAKE: u32 = 4;
 /// CPU time that would be life if it were not withheld, in nanoseconds.
@@ -145,9 +142,10 @@ impl Rhythm {
             main,
             last: signs,
             ran: None,
-            place: None,
+            spots: Vec::new(),
+            most: 0,
             held: Work::default(),
-            wakes: VecDeque::new(),
+            wakes: Wakes::default(),
             awake: 0,
             stirred: false,
             said: 0,
@@ -163,42 +161,54 @@ impl Rhythm {
         }
         let done = signs.since(&self.last);
         let long = done.cpu > LOOKS.saturating_mul(self.wakes_in(now, step, done.wakes));
-        let fits = match signs.rest {
-            Rest::Awake if !long && self.awake + 1 < ALWAYS_AWAKE => {
-                // Met in the middle of it: the next look tells.
-                self.awake += 1;
-                return Work::default();
-            }
-            Rest::Clock(place) => !long && !self.needed && self.fits(now, step, place, &done),
-            Rest::Awake | Rest::Other => false,
-        };
-        (self.last, self.awake) = (signs, 0);
-        let gap = self.gap(now, &done);
-        self.ran = Some(now);
-        let work = Work { cpu: done.cpu, io: done.io(), faults: done.faults, computed: long };
-        if !fits {
-            let held = std::mem::take(&mut self.held);
-            self.wakes.clear();
-            self.place = None;
-            return held.and(work);
+        if signs.rest == Rest::Awake && !long && self.awake + 1 < ALWAYS_AWAKE {
+            // Met in the middle of it: the next look tells.
+            self.awake += 1;
+            return Work::default();
         }
-        if let Rest::Clock(place) = signs.rest {
-            self.place = Some(place);
+        let spot = signs.rest.spot().filter(|spot| !self.needed && (spot.by_the_clock || !self.main));
+        let at_rest = spot.is_some_and(|spot| self.rests_at(spot));
+        let gap = self.gap(now, &done);
+        let fits = at_rest && !long && spot.is_some_and(|spot| self.fits(gap, step, spot.place, &done));
+        (self.last, self.awake, self.ran) = (signs, 0, Some(now));
+        let work = Work { cpu: done.cpu, io: done.io(), faults: done.faults, computed: long };
+        if at_rest && let Some(gap) = gap {
+            let Done { wakes, cpu, .. } = done;
+            self.wakes.add(Wake { gap, step, wakes, io: done.io(), cpu, odd: !fits });
+        }
+        self.settle_at(spot, &done);
+        if !fits {
+            return std::mem::take(&mut self.held).and(work);
         }
         self.said = done.written;
-        if let Some(gap) = gap {
-            self.wakes.push_back(Wake { gap, step, wakes: done.wakes, io: done.io(), cpu: done.cpu });
-        }
-        if self.wakes.len() > REMEMBERED {
-            self.wakes.pop_front();
-        }
         self.held = if self.only_looks() { Work::default() } else { self.held.and(work) };
         Work::default()
     }
 
     /// Whether the thread is known for one that only looks.
     pub fn only_looks(&self) -> bool {
-        self.wakes.len() + 1 >= WAKES
+        self.wakes.are_a_rhythm()
+    }
+
+    /// Whether the thread only looks, by the clock, and has done nothing else in all the wakes that this is known by.
+    pub fn is_monitor(&self) -> bool {
+        !self.main && self.only_looks() && !self.is_woken() && self.wakes.are_all_alike()
+    }
+
+    /// Whether others wake the thread, not the clock.
+    pub fn is_woken(&self) -> bool {
+        self.spots.last().is_some_and(|spot| !spot.by_the_clock)
+    }
+
+    /// Whether the thread, which others wake, runs as often as this one does, which the clock wakes: it is this one that wakes it.
+    pub fn follows(&self, other: &Self) -> bool {
+        let leads = !other.main && !other.is_woken() && !other.spots.is_empty();
+        leads && self.wakes.keep_time_with(&other.wakes)
+    }
+
+    /// Whether the thread may turn out to be one that only looks: all that was seen of it fits.
+    pub fn may_only_look(&self) -> bool {
+        !self.main && !self.spots.is_empty()
     }
 
     /// Whether what it does is withheld although it is not yet known for one that only looks, and would be life.
@@ -236,7 +246,8 @@ impl Rhythm {
     /// Counts what was withheld of the thread after all.
     pub fn dismiss(&mut self) -> Work {
         self.wakes.clear();
-        self.place = None;
+        self.spots.clear();
+        self.most = 0;
         std::mem::take(&mut self.held)
     }
 
@@ -251,90 +262,81 @@ impl Rhythm {
         self.ran.map(|ran| Millis(now.since(ran).0.saturating_sub(done.delay)))
     }
 
-    fn fits(&self, now: Millis, step: Millis, place: Place, done: &Done) -> bool {
-        let gap = self.gap(now, done);
-        let at_rest = self.place.is_none_or(|known| known.is_near(&place));
-        let modest = done.faults <= FEW_FAULTS.saturating_mul(done.wakes);
-        let regular = self.is_alike(done) && self.is_regular(gap, step, done);
-        let fits = if self.main {
-            // A heartbeat may also be a task of an event loop that waits for something else.
-            let beats = place.events && done.io() <= LOOP_IO.saturating_mul(done.wakes) && regular;
-            beats || self.asks(gap.unwrap_or(step), done)
-        } else {
-            regular
+    fn rests_at(&self, spot: Spot) -> bool {
+        self.spots.is_empty() || self.spots.iter().any(|known| known.is_near(&spot))
+    }
+
+    /// Remembers where the thread was met. At a new place all begins anew; but a main thread may come back to the old ones.
+    fn settle_at(&mut self, spot: Option<Spot>, done: &Done) {
+        let Some(spot) = spot else {
+            self.wakes.clear();
+            self.spots.clear();
+            self.most = 0;
+            return;
         };
-        at_rest && modest && fits
+        if !self.rests_at(spot) {
+            self.wakes.clear();
+            let kept = if self.main { SPOTS - 1 } else { 0 };
+            self.spots.drain(..self.spots.len().saturating_sub(kept));
+        }
+        self.spots.retain(|known| !known.is_near(&spot));
+        self.spots.push(spot);
+        self.most = self.most.max(done.io());
+    }
+
+    fn fits(&self, gap: Option<Millis>, step: Millis, place: Place, done: &Done) -> bool {
+        if done.faults > FEW_FAULTS.saturating_mul(done.wakes) {
+            return false;
+        }
+        let regular =
+            || self.wakes.are_alike(done.io(), done.wakes) && self.wakes.are_regular(gap, step, done.wakes);
+        if !self.main {
+            return regular();
+        }
+        // A heartbeat may also be a task of an event loop that waits for something else.
+        let beats = place.events && done.io() <= LOOP_IO.saturating_mul(done.wakes) && regular();
+        beats || self.asks(gap.unwrap_or(step), done)
     }
 
     /// Whether a main thread only asked whether something has come. When it asks does not matter.
     fn asks(&self, gap: Millis, done: &Done) -> bool {
-        let reads_alike = done.read <= MAIN_READS.saturating_mul(done.wakes) && self.is_alike(done);
         let quick = done.cpu <= MAIN_LOOKS.saturating_mul(done.wakes);
-        done.written == 0 && (done.read == 0 || reads_alike) && quick && self.is_modest(gap, done.cpu)
+        done.written == 0 && self.reads_as_before(done) && quick && self.is_modest(gap, done.cpu)
+    }
+
+    /// Whether a main thread read nothing, or a little and no other than before.
+    fn reads_as_before(&self, done: &Done) -> bool {
+        let few = MAIN_READS.saturating_mul(done.wakes);
+        let alike = done.read <= few && self.wakes.are_alike(done.io(), done.wakes);
+        // What it reads at one of several places comes again with each round.
+        let round = self.spots.len() > 1
+            && done.read <= few.saturating_add(ROUND_READS)
+            && done.read <= self.most.saturating_add(self.most / 4).saturating_add(SLACK);
+        done.read == 0 || alike || round
     }
 
     /// Whether a main thread computed for a small part of the time, as far as is remembered.
     fn is_modest(&self, gap: Millis, cpu: u64) -> bool {
-        let time = self.wakes.iter().fold(gap.0, |time, wake| time.saturating_add(wake.gap.0));
-        let used = self.wakes.iter().fold(cpu, |used, wake| used.saturating_add(wake.cpu));
+        let (time, used) = self.wakes.totals(gap, cpu);
         let part = |cpu: u64, time: u64| cpu.saturating_mul(MAIN_PART) / 1_000_000 / time.max(1);
         part(used, time) < 1 && part(cpu, gap.0) < 3
     }
+}
 
-    /// Whether it read and wrote about as much as before, by looks or by wakes.
-    fn is_alike(&self, done: &Done) -> bool {
-        let whole = median(self.wakes.iter().map(|wake| wake.io));
-        let each = median(self.wakes.iter().map(|wake| wake.io / wake.wakes.max(1)));
-        let (Some(whole), Some(each)) = (whole, each) else { return true };
-        near(done.io(), whole, SLACK) || near(done.io() / done.wakes.max(1), each, SLACK)
-    }
-
-    /// Whether it woke when it was due, as exactly as looks can tell.
-    fn is_regular(&self, gap: Option<Millis>, step: Millis, done: &Done) -> bool {
-        let Some(gap) = gap else { return true };
-        let single = |wake: &Wake| is_single(wake.gap, wake.step, wake.wakes);
-        if is_single(gap, step, done.wakes) && self.wakes.iter().all(single) {
-            let usual = median(self.wakes.iter().map(|wake| wake.gap.0));
-            let exact = self.wakes.iter().map(|wake| wake.step.0).max().unwrap_or(0).max(step.0);
-            return usual.is_none_or(|usual| near(gap.0, usual, 2 * exact));
-        }
-        let pace = |wakes: u64, gap: u64| wakes.saturating_mul(1_000_000) / gap.max(1);
-        let usual = median(self.wakes.iter().map(|wake| pace(wake.wakes, wake.gap.0)));
-        let Some(usual) = usual else { return true };
-        if gap.0 <= step.0 + step.0 / 2
-            && self.wakes.iter().all(|wake| wake.gap.0 <= wake.step.0 + wake.step.0 / 2)
-        {
-            // It runs between all looks: as often as before, give or take a wake.
-            let least = self.wakes.iter().map(|wake| wake.wakes).min().unwrap_or(1).max(1);
-            return near(pace(done.wakes, gap.0), usual, pace(least + least / 4, gap.0));
-        }
-        // When it ran is known to a look before and after, now and then.
-        let (mut many, mut time, mut exact) = (0_u64, 0_u64, 0);
-        for wake in &self.wakes {
-            (many, time) = (many.saturating_add(wake.wakes), time.saturating_add(wake.gap.0));
-            exact = wake.step.0.max(exact);
-        }
-        let (slow, fast) = (pace(many, time.saturating_add(exact)), pace(many, time.saturating_sub(exact)));
-        let (slowest, fastest) =
-            (pace(done.wakes, gap.0 + step.0), pace(done.wakes, gap.0.saturating_sub(step.0)));
-        slowest <= fast.saturating_add(fast / 4) && fastest >= slow - slow / 4
+impl Spot {
+    fn is_near(&self, other: &Self) -> bool {
+        self.by_the_clock == other.by_the_clock && self.place.is_near(&other.place)
     }
 }
 
-/// Whether looks are close enough to see each wake by itself.
-const fn is_single(gap: Millis, step: Millis, wakes: u64) -> bool {
-    gap.0 >= 3 * step.0 && wakes <= ONE_WAKE
-}
-
-/// Within a quarter, or within so much.
-fn near(value: u64, usual: u64, slack: u64) -> bool {
-    value.abs_diff(usual) <= (usual / 4).saturating_add(slack)
-}
-
-fn median(values: impl Iterator<Item = u64>) -> Option<u64> {
-    let mut values: Vec<u64> = values.collect();
-    values.sort_unstable();
-    values.get(values.len() / 2).copied()
+impl Rest {
+    const fn spot(self) -> Option<Spot> {
+        match self {
+            Self::Clock(place) => Some(Spot { place, by_the_clock: true }),
+            Self::Others(place) => Some(Spot { place, by_the_clock: false }),
+            Self::Awake | Self::Other => None,
+        }
+    }
 }
 
 /// What a thread did between two looks.

@@ -27,6 +27,8 @@ pub enum Seen {
     Frozen,
     /// Something has moved since the earlier evidence.
     Moved,
+    /// Only threads have moved of which it is not known yet whether they work or only look.
+    Doubtful,
     /// Nothing has moved, but what the job waits for may come, or is not known.
     Waiting,
     /// Nothing has moved, but the job waits by the clock and will wake by itself.
@@ -210,7 +212,8 @@ impl Vigil {
             (Seen::Waiting | Seen::Sleeping, Proof::Held { .. }) | (Seen::Unreadable, _) => {
                 return self.suspect(now);
             }
-            (Seen::First | Seen::Frozen | Seen::Waiting | Seen::Sleeping, _) => {
+            // What was seen last is what the next piece is compared with.
+            (Seen::Doubtful | Seen::First | Seen::Frozen | Seen::Waiting | Seen::Sleeping, _) => {
                 self.hold_evidence(now, Millis(0));
             }
         }

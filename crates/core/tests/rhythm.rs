@@ -94,6 +94,65 @@ fn what_does_not_fit_is_work_and_all_that_was_withheld_counts() {
 }
 
 #[test]
+fn an_odd_wake_is_work_and_yet_leaves_the_rhythm_but_a_monitor_has_none() {
+    let odd = |wake: u64| if wake == 5 { Habit { cpu: 6 * MS, read: 5000, ..HEARTBEAT } } else { HEARTBEAT };
+    let (work, rhythm) = watched(odd, false, 250, 18_500);
+    assert!(work.computed && work.io > 5 * 3040, "what it did counts: {work:?}");
+    assert!(rhythm.only_looks() && !rhythm.is_monitor(), "but not the eight wakes again");
+    assert!(watched(odd, false, 250, 30_500).1.is_monitor(), "the newest eight are alike");
+    let often = |wake: u64| if wake % 3 == 2 { Habit { cpu: 6 * MS, ..HEARTBEAT } } else { HEARTBEAT };
+    assert!(!watched(often, false, 250, 400_000).1.only_looks(), "every third is odd");
+}
+
+/// A wait for the lock of a database, then a pause before the next try, which reads what it begins with.
+fn retries(wake: u64) -> Habit {
+    let lock = Rest::Clock(Place { stack: 9000, ..PLACE });
+    match wake % 10 {
+        9 => Habit { every: 100, cpu: MS / 10, read: 16, written: 0, ..HEARTBEAT },
+        0 => Habit { every: 500, cpu: MS / 2, read: 4300, written: 0, rest: lock, ..HEARTBEAT },
+        _ => Habit { every: 100, cpu: MS / 20, read: 16, written: 0, rest: lock, ..HEARTBEAT },
+    }
+}
+
+#[test]
+fn a_main_thread_that_goes_round_through_a_few_places_is_no_life_once_they_are_known() {
+    for step in [100, 250, 400, 1000, 5000] {
+        let work = |time: u64| watched(retries, true, step, time);
+        let ((early, _), (late, rhythm)) = (work(60_000), work(600_000));
+        assert!(early == late && rhythm.only_looks(), "at a look every {step} ms: {early:?}, {late:?}");
+        let writes = |wake: u64| Habit { written: u64::from(wake % 10 == 9), ..retries(wake) };
+        let (more, _) = watched(writes, true, step, 600_000);
+        assert!(more.io > late.io + 1000, "what it writes is life, every {step} ms: {more:?}");
+        let grows = |wake: u64| Habit { read: wake * wake / 10, ..retries(wake) };
+        let (more, _) = watched(grows, true, step, 600_000);
+        assert!(more.io > 1 << 20, "and so is what it reads that grows, every {step} ms: {more:?}");
+        let moves =
+            |wake: u64| Habit { rest: Rest::Clock(Place { code: wake / 3, ..PLACE }), ..retries(wake) };
+        let (more, _) = watched(moves, true, step, 600_000);
+        assert!(more.io > 1 << 16, "and who is elsewhere each time, every {step} ms: {more:?}");
+    }
+}
+
+#[test]
+fn who_is_woken_follows_whoever_keeps_time_with_it() {
+    let reader = Habit { read: 40, written: 0, rest: Rest::Others(Place { call: 45, ..PLACE }), ..HEARTBEAT };
+    for step in [250, 1000, 5000] {
+        let (work, woken) = watched(|_| reader, false, step, 60_000);
+        assert!(work == Work::default() && woken.is_woken() && woken.only_looks() && !woken.is_monitor());
+        let (_, beats) = watched(|_| HEARTBEAT, false, step, 60_000);
+        assert!(woken.follows(&beats) && !beats.follows(&woken), "at a look every {step} ms");
+        let (_, main) = watched(|_| HEARTBEAT, true, step, 60_000);
+        assert!(!woken.follows(&main), "a main thread is not what makes others idle");
+        let (_, slow) = watched(|_| Habit { every: 30_000, ..HEARTBEAT }, false, step, 400_000);
+        assert!(!woken.follows(&slow), "at a look every {step} ms");
+    }
+    let (work, main) = watched(|_| reader, true, 250, 60_000);
+    assert!(work.io > 0 && !main.only_looks(), "a main thread that is woken works");
+    let (work, _) = watched(|wake| Habit { every: 500 + wake % 4 * 3000, ..reader }, false, 250, 60_000);
+    assert!(work.io > 0, "at odd times");
+}
+
+#[test]
 fn a_main_thread_that_asks_again_and_again_is_no_life_but_what_it_writes_is() {
     let poll = |every: u64, cpu: u64| Habit { every, cpu, read: 0, written: 0, ..HEARTBEAT };
     assert!(is_withheld(|_| poll(10, MS / 25), true, 250), "joblib's loop");

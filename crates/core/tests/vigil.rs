@@ -280,6 +280,18 @@ fn a_thread_that_may_only_be_looking_holds_up_the_case_until_it_is_known() {
 }
 
 #[test]
+fn threads_that_may_only_be_looking_hold_up_a_verdict_but_are_no_life() {
+    let mut watch = Watch::new(Some(AFTER), None);
+    watch.answer(Seen::First);
+    for _ in 0..5 {
+        assert_eq!(watch.answer(Seen::Doubtful), Judgement::Nothing);
+        assert!(watch.vigil.holds_evidence() && watch.vigil.quiet(watch.now) > AFTER);
+    }
+    assert_eq!(watch.answer(Seen::Waiting), Judgement::Suspect);
+    assert!(watch.now < Millis::seconds(200), "without another limit: {}", watch.now);
+}
+
+#[test]
 fn the_end_of_a_silence_that_was_told_is_told() {
     let mut watch = Watch::new(Some(AFTER), None);
     watch.answer(Seen::First);

@@ -4,7 +4,7 @@ mod waiting;
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use crate::{Evidence, Frame, ProcessEvidence, Python, ThreadEvidence, proof};
+use crate::{Evidence, Frame, ProcessEvidence, Python, Source, ThreadEvidence, proof};
 
 /// CPU time between the looks that is work, in milliseconds; less than this may be a few turns of a poller.
 const WORK: u64 = 20;
@@ -37,6 +37,8 @@ pub struct Known {
     pub gpu: GpuUse,
     /// Ids of threads that only watch, as what they did over time has shown.
     pub monitors: BTreeSet<u32>,
+    /// Ids of threads that seem to do no more than monitors, or are woken by one of them. They are no life, but a proof counts them as such.
+    pub followers: BTreeSet<u32>,
     /// Ids of main threads that ask again and again for something by the clock: the little they compute for that is no work.
     pub pollers: BTreeSet<u32>,
     /// Ids of children, gone or there, that only slept for a loop of another process: they come and go without being work.
@@ -68,8 +70,9 @@ pub fn compare(first: &Evidence, second: &Evidence, known: &Known) -> Change {
     if let Some(why) = unseen(first).or_else(|| unseen(second)) {
         return Change::Unseen(why);
     }
-    // Whoever sleeps by a child goes on when that ends.
-    let proof = known.naps.is_empty().then(|| proof::prove(first, second, known)).flatten();
+    // Whoever sleeps by a child goes on when that ends, and who only seems to be a monitor may be more.
+    let provable = known.naps.is_empty() && known.followers.is_empty();
+    let proof = provable.then(|| proof::prove(first, second, known)).flatten();
     proof.map_or_else(|| waiting::told(first, second, known), Change::Frozen)
 }
 
@@ -134,9 +137,25 @@ fn thread_pairs<'a>(
 /// Threads that only watch, in either look: one of them may have been met between two frames.
 fn watching(before: &ProcessEvidence, after: &ProcessEvidence, known: &Known) -> BTreeSet<u32> {
     let threads = before.threads.iter().chain(&after.threads);
-    let watches =
-        |thread: &&ThreadEvidence| known.monitors.contains(&thread.tid) || thread.only_watches(after.pid);
+    let watches = |thread: &&ThreadEvidence| {
+        known.monitors.contains(&thread.tid)
+            || known.followers.contains(&thread.tid) && is_woken_inside(thread, after.pid)
+            || thread.only_watches(after.pid)
+    };
     threads.filter(watches).map(|thread| thread.tid).collect()
+}
+
+/// Whether nobody outside of its process could have woken the thread. Whoever sends datagrams to it is not written down anywhere; that it
+/// keeps time with a thread of its own process tells.
+fn is_woken_inside(thread: &ThreadEvidence, pid: u32) -> bool {
+    let Some(wait) = thread.wait.as_ref() else { return true };
+    let datagrams = wait.on.as_deref() == Some("socket");
+    wait.sources.iter().all(|source| match source {
+        Source::OwnThreads | Source::Thread { .. } | Source::Clock => true,
+        Source::Processes { pids, .. } => pids.iter().all(|other| *other == pid),
+        Source::Outside(_) => wait.timed == Some(true) || datagrams,
+        Source::Exit(_) | Source::Gpu => false,
+    })
 }
 
 fn process_moved(
@@ -167,11 +186,28 @@ fn process_moved(
     if worked(before, after, &looking, between) {
         return Some("used CPU time".to_owned());
     }
-    // One that asks again and again may be met while it asks.
+    // One that asks again and again may be met while it asks, and at another line of its loop.
     let asks = |thread: &ThreadEvidence| known.pollers.contains(&thread.tid) && !thread.waits_by_the_clock();
-    let mut threads =
-        thread_pairs(before, after, known).filter(|(before, after)| !asks(before) && !asks(after));
+    let goes_round = |before: &ThreadEvidence, after: &ThreadEvidence| {
+        known.pollers.contains(&after.tid) && in_one_loop(before, after)
+    };
+    let mut threads = thread_pairs(before, after, known)
+        .filter(|(before, after)| !asks(before) && !asks(after) && !goes_round(before, after));
     threads.find_map(|(before, after)| thread_moved(before, after))
+}
+
+/// Whether a thread waits by the clock in both looks, at lines of one loop of the program's own, called from the same place.
+fn in_one_loop(before: &ThreadEvidence, after: &ThreadEvidence) -> bool {
+    let (Some(earlier), Some(later)) = (&before.in_loop, &after.in_loop) else { return false };
+    let callers = |thread: &ThreadEvidence| {
+        let inside = thread.frames.iter().position(|frame| frame.file == later.file)?;
+        Some(thread.frames[inside + 1..].to_vec())
+    };
+    (&earlier.file, earlier.line) == (&later.file, later.line)
+        && callers(before).is_some()
+        && callers(before) == callers(after)
+        && before.waits_by_the_clock()
+        && after.waits_by_the_clock()
 }
 
 /// Whether a monitor ran and no other thread did: bytes through a connection that is kept were sent and read by it, then.
@@ -180,7 +216,10 @@ fn only_monitors_ran(before: &ProcessEvidence, after: &ProcessEvidence, known: &
         after.threads.iter().map(|thread| (thread.tid, thread.switches)).collect();
     let mut ran =
         before.threads.iter().filter(|thread| later.get(&thread.tid) != Some(&thread.switches)).peekable();
-    ran.peek().is_some() && ran.all(|thread| known.monitors.contains(&thread.tid))
+    let watches = |thread: &ThreadEvidence| {
+        known.monitors.contains(&thread.tid) || known.followers.contains(&thread.tid)
+    };
+    ran.peek().is_some() && ran.all(watches)
 }
 
 /// More than those use who only wake to see that nothing has happened.

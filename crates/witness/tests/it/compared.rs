@@ -1,6 +1,6 @@
 //! Every rule by which two looks differ, one at a time.
 
-use gpulane_witness::{Change, Evidence, Holder, Known, Python, Source, Wait};
+use gpulane_witness::{Change, Evidence, Holder, Known, Loop, Python, Source, ThreadEvidence, Tie, Wait};
 
 use crate::by_hand::{process, seen, thread, wait};
 
@@ -186,6 +186,75 @@ fn a_main_thread_known_to_ask_again_and_again_may_be_met_while_it_asks() {
     );
     second.processes[0].cpu += 5000;
     assert!(moved(&gpulane_witness::compare(&frozen(), &second, &known)), "another thread of it worked");
+}
+
+#[test]
+fn a_main_thread_known_to_ask_may_be_met_at_any_line_of_its_loop_but_not_of_another() {
+    let at = |line: u32, header: u32| {
+        let mut seen = frozen();
+        let asks = &mut seen.processes[0].threads[0];
+        *asks =
+            thread(10, wait("clock_nanosleep", Some(true)), &["train.py:17 write", "train.py:40 <module>"]);
+        asks.frames[0].line = line;
+        let (file, header) = (asks.frames[0].file.clone(), format!("while not done({header}):"));
+        asks.in_loop = Some(Loop { file, line: 12, header, ..Loop::default() });
+        seen
+    };
+    let known = Known { pollers: [10].into(), ..Known::default() };
+    let compare = |second: &Evidence| gpulane_witness::compare(&at(17, 12), second, &known);
+    let change = compare(&at(21, 12));
+    assert!(
+        matches!(&change, Change::Sleeping(what) if what.ends_with("train.py:21, in the loop `while not done(12):`")),
+        "{change:?}"
+    );
+    assert!(moved(&self::compare(&at(17, 12), &at(21, 12))), "unless it is known to ask");
+    let changed = |change: fn(&mut ThreadEvidence)| {
+        let mut second = at(21, 12);
+        change(&mut second.processes[0].threads[0]);
+        second
+    };
+    assert!(moved(&compare(&changed(|asks| asks.in_loop = None))), "in no loop");
+    assert!(moved(&compare(&changed(|asks| asks.in_loop.as_mut().unwrap().line = 30))), "in another loop");
+    assert!(moved(&compare(&changed(|asks| asks.frames[1].line = 41))), "called from elsewhere");
+}
+
+#[test]
+fn who_a_monitor_wakes_is_no_life_and_yet_no_part_of_a_proof() {
+    let mut first = frozen();
+    first.processes[0].threads.push(thread(11, wait("nanosleep", Some(true)), &[]));
+    first.processes[0].threads.push(thread(12, wait("recvfrom", Some(false)), &["train.py:7 read"]));
+    let reads = |first: &mut Evidence, source: Source, on: &str| {
+        let wait = first.processes[0].threads[2].wait.as_mut().unwrap();
+        (wait.sources, wait.on) = (vec![source], Some(on.to_owned()));
+    };
+    let outside = || Source::Outside("somebody".to_owned());
+    let peer = |pid: u32| Source::Processes { pids: vec![pid], what: "pipe 7".to_owned() };
+    for (source, on, alive) in [
+        (Source::OwnThreads, "", false),
+        (peer(10), "pipe", false),
+        (outside(), "socket", false),
+        (peer(77), "pipe", true),
+        (outside(), "socket 10.0.0.1:80", true),
+    ] {
+        reads(&mut first, source.clone(), on);
+        let mut second = first.clone();
+        second.processes[0].threads.iter_mut().skip(1).for_each(|thread| thread.switches += 2);
+        let compare = |known: &Known| gpulane_witness::compare(&first, &second, known);
+        let monitors = Known { monitors: [11].into(), ..Known::default() };
+        assert!(moved(&compare(&monitors)), "whom it wakes must be known: {source:?}");
+        let change = compare(&Known { followers: [12].into(), ..monitors });
+        assert_eq!(moved(&change), alive, "{source:?}: {change:?}");
+        assert!(!is_frozen(&change), "{source:?}: {change:?}");
+    }
+    let rlock = Source::Thread { tid: 99, tie: Tie::RLock };
+    first.processes[0].threads[0].wait.as_mut().unwrap().sources = vec![rlock];
+    first.processes[0].threads.truncate(2);
+    let monitor = |known: Known| gpulane_witness::compare(&first, &first, &known);
+    assert!(is_frozen(&monitor(Known { monitors: [11].into(), ..Known::default() })), "its owner is gone");
+    assert!(
+        !is_frozen(&monitor(Known { followers: [11].into(), ..Known::default() })),
+        "it may be no monitor"
+    );
 }
 
 #[test]

@@ -113,8 +113,14 @@ impl Charge {
 
     /// What is known of it beside two pieces of evidence.
     pub(super) fn known(&self, gpu: GpuUse) -> Known {
-        let (monitors, pollers) = (self.sight.monitors(), self.sight.pollers());
-        Known { main: self.main_id(), gpu, monitors, pollers, naps: self.sight.naps() }
+        Known {
+            main: self.main_id(),
+            gpu,
+            monitors: self.sight.monitors(),
+            followers: self.sight.followers(),
+            pollers: self.sight.pollers(),
+            naps: self.sight.naps(),
+        }
     }
 
     /// Its work is done by its own word.

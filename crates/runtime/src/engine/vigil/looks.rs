@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use gpulane_core::Seen;
 use gpulane_model::Stuck;
-use gpulane_witness::{Change, Evidence, Known, Surroundings};
+use gpulane_witness::{Change, Evidence, Known, ProcessEvidence, Surroundings};
 
 /// How long evidence may take. Stacks of a process with hundreds of threads take a fraction of a second.
 const PATIENCE: Duration = Duration::from_secs(15);
@@ -85,12 +85,29 @@ pub(super) fn compare(first: &Evidence, second: &Evidence, known: &Known) -> (Se
     }
 }
 
-/// Processes one thread of which may talk to somebody while another does not go on.
-pub(super) fn with_connections(evidence: &Evidence) -> BTreeSet<u32> {
-    let processes = evidence.processes.iter();
-    let talking =
-        processes.filter(|process| process.threads.len() > 1 && !process.descriptors.sockets.is_empty());
-    talking.map(|process| process.pid).collect()
+/// What two looks tell where some threads may turn out to only look.
+pub(super) fn compare_in_doubt(
+    first: &Evidence,
+    second: &Evidence,
+    mut known: Known,
+    unknown: BTreeSet<u32>,
+) -> (Seen, Option<String>) {
+    let (seen, words) = compare(first, second, &known);
+    known.followers.extend(unknown);
+    let in_doubt = seen == Seen::Moved && compare(first, second, &known).0 != Seen::Moved;
+    if in_doubt { (Seen::Doubtful, None) } else { (seen, words) }
+}
+
+/// Processes one thread of which may talk to somebody, or wake another again and again, while the main one does not go on.
+pub(super) fn with_a_rhythm(evidence: &Evidence, seen: Seen) -> BTreeSet<u32> {
+    let by_the_clock = |process: &ProcessEvidence| {
+        let mut others = process.threads.iter().filter(|thread| thread.tid != process.pid);
+        seen == Seen::Moved
+            && others.any(|thread| thread.wait.as_ref().is_some_and(|wait| wait.timed == Some(true)))
+    };
+    let processes = evidence.processes.iter().filter(|process| process.threads.len() > 1);
+    let may = processes.filter(|process| !process.descriptors.sockets.is_empty() || by_the_clock(process));
+    may.map(|process| process.pid).collect()
 }
 
 /// What they are stuck in, in words.

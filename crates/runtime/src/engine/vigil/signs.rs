@@ -207,6 +207,18 @@ impl Sight {
         threads.flat_map(Threads::monitors).collect()
     }
 
+    /// Threads of it that seem to do no more than those that only look.
+    pub(super) fn followers(&self) -> BTreeSet<u32> {
+        let threads = self.members.values().filter_map(|member| member.threads.as_ref());
+        threads.flat_map(Threads::followers).collect()
+    }
+
+    /// Threads of it that may turn out to be such.
+    pub(super) fn unknown(&self) -> BTreeSet<u32> {
+        let threads = self.members.values().filter_map(|member| member.threads.as_ref());
+        threads.flat_map(Threads::unknown).collect()
+    }
+
     /// Processes of it that only slept for others, now or before.
     pub(super) fn naps(&self) -> BTreeSet<u32> {
         self.naps.hidden()

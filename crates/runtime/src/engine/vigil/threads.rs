@@ -69,11 +69,26 @@ impl Threads {
             told.ran |= rhythm.has_stirred();
             told.said += rhythm.withheld_output();
         }
+        told.work = told.work.and(self.dismiss_unled());
         if told.changed {
             // Whoever did that is not one that only looks, and nobody can say who it was.
             told.work = self.known.values_mut().fold(told.work, |work, rhythm| work.and(rhythm.dismiss()));
         }
         told
+    }
+
+    /// What those did that others wake, but none of the threads here that only look: it comes from somebody who may work.
+    fn dismiss_unled(&mut self) -> Work {
+        let woken: Vec<u32> =
+            self.known.iter().filter(|(_, rhythm)| rhythm.is_woken()).map(|(tid, _)| *tid).collect();
+        let unled: Vec<u32> = woken.into_iter().filter(|tid| !self.is_led(*tid)).collect();
+        let dismissed = self.known.iter_mut().filter(|(tid, _)| unled.contains(tid));
+        dismissed.fold(Work::default(), |work, (_, rhythm)| work.and(rhythm.dismiss()))
+    }
+
+    /// Whether a thread that the clock wakes keeps time with this one.
+    fn is_led(&self, tid: u32) -> bool {
+        self.known.get(&tid).is_some_and(|rhythm| self.known.values().any(|other| rhythm.follows(other)))
     }
 
     /// Whether some of them may be at work, or may only be looking.
@@ -99,8 +114,23 @@ impl Threads {
 
     /// Threads that only look or serve the others, but for the main one.
     pub(super) fn monitors(&self) -> impl Iterator<Item = u32> {
-        let known = self.known.iter().filter(|(tid, rhythm)| rhythm.only_looks() && **tid != self.pid);
+        let known = self.known.iter().filter(|(_, rhythm)| rhythm.is_monitor());
         known.map(|(tid, _)| *tid).chain(self.servants.iter().copied())
+    }
+
+    /// Threads that may turn out to be such.
+    pub(super) fn unknown(&self) -> impl Iterator<Item = u32> {
+        let may = |(_, rhythm): &(&u32, &Rhythm)| rhythm.may_only_look() && !rhythm.only_looks();
+        self.known.iter().filter(may).map(|(tid, _)| *tid)
+    }
+
+    /// Threads that seem to do no more than those: now and then they did, or it is one of those that wakes them.
+    pub(super) fn followers(&self) -> impl Iterator<Item = u32> {
+        let seem = |(tid, rhythm): &(&u32, &Rhythm)| {
+            let by_the_clock = !rhythm.is_woken() && !rhythm.is_monitor();
+            **tid != self.pid && rhythm.only_looks() && (by_the_clock || self.is_led(**tid))
+        };
+        self.known.iter().filter(seem).map(|(tid, _)| *tid)
     }
 
     /// Whether they are to be looked at though their process seems to rest.
@@ -140,7 +170,10 @@ fn read(pid: u32, tid: u32, runs_before: Option<u64>, nap: Nap) -> Option<Thread
             Rest::Clock(Place { call, stack, code, events })
         }
         Resting::In { .. } | Resting::Hidden if tid == pid && nap == Nap::Between => Rest::Awake,
-        Resting::In { .. } | Resting::Hidden => Rest::Other,
+        Resting::In { call, stack, code, by_events: events, .. } => {
+            Rest::Others(Place { call, stack, code, events })
+        }
+        Resting::Hidden => Rest::Other,
     };
     let status = std::fs::read_to_string(folder.join("status")).unwrap_or_default();
     let waits = field(&status, "voluntary_ctxt_switches:");

@@ -242,7 +242,7 @@ impl Watchman {
         charge.sight.need(&evidence.joined().collect());
         let known = charge.known(use_of_gpu);
         let (mut seen, mut words) = match charge.first.as_ref().filter(|_| charge.vigil.holds_evidence()) {
-            Some(first) => looks::compare(first, &evidence, &known),
+            Some(first) => looks::compare_in_doubt(first, &evidence, known, charge.sight.unknown()),
             None => (Seen::First, None),
         };
         if in_the_dark && matches!(seen, Seen::Frozen | Seen::Waiting) {
@@ -275,8 +275,8 @@ impl Watchman {
                 Input::WorkDone { job, attempt, because, doing, frozen: true }
             }),
         };
-        if seen == Seen::First || !charge.vigil.holds_evidence() {
-            charge.sight.know_threads(&looks::with_connections(&evidence));
+        if matches!(seen, Seen::First | Seen::Doubtful) || !charge.vigil.holds_evidence() {
+            charge.sight.know_threads(&looks::with_a_rhythm(&evidence, seen));
             charge.first = Some(evidence);
         }
         if let Some(input) = input {
