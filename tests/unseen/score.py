@@ -190,8 +190,8 @@ class Visit:
             if name in self.seen:
                 self.seen[name].events.append(event)
         for seen in self.seen.values():
-            # Those of the second set have no last words: the earliest moment counts.
-            if seen.froze is None and seen.program.get("set") == 2:
+            # Those of the later sets have no last words: the earliest moment counts.
+            if seen.froze is None and seen.program.get("set", 1) > 1:
                 seen.froze = next((seconds(event) for event in seen.of("job_started")), None)
 
     def is_settled(self, seen: Seen) -> bool:
@@ -257,7 +257,7 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("gpulane", type=os.path.abspath)
     parser.add_argument("names", nargs="*")
-    parser.add_argument("--set", type=int, choices=(1, 2), help="only those of one author")
+    parser.add_argument("--set", type=int, choices=(1, 2, 3), help="only those of one author")
     parser.add_argument("--after", type=int, default=8)
     parser.add_argument("--lanes", type=int, default=25, help="programs at once")
     parser.add_argument("--python", default=str(HERE / "venv/bin/python"), help="one that has joblib and filelock")
