@@ -203,7 +203,7 @@ impl Rhythm {
     /// Whether the thread, which others wake, runs as often as this one does, which the clock wakes: it is this one that wakes it.
     pub fn follows(&self, other: &Self) -> bool {
         let leads = !other.main && !other.is_woken() && !other.spots.is_empty();
-        leads && self.wakes.keep_time_with(&other.wakes)
+        self.is_woken() && leads && self.wakes.keep_time_with(&other.wakes)
     }
 
     /// Whether the thread may turn out to be one that only looks: all that was seen of it fits.

@@ -141,6 +141,7 @@ fn who_is_woken_follows_whoever_keeps_time_with_it() {
         assert!(work == Work::default() && woken.is_woken() && woken.only_looks() && !woken.is_monitor());
         let (_, beats) = watched(|_| HEARTBEAT, false, step, 60_000);
         assert!(woken.follows(&beats) && !beats.follows(&woken), "at a look every {step} ms");
+        assert!(!beats.follows(&beats), "what the clock wakes follows nobody");
         let (_, main) = watched(|_| HEARTBEAT, true, step, 60_000);
         assert!(!woken.follows(&main), "a main thread is not what makes others idle");
         let (_, slow) = watched(|_| Habit { every: 30_000, ..HEARTBEAT }, false, step, 400_000);

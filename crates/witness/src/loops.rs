@@ -33,9 +33,9 @@ const HEADER: usize = 100;
 /// So many callers are looked at: a function that only sleeps may be called in the loop of another.
 const CALLERS: usize = 4;
 /// Words in a condition that say that it asks for a file.
-const FILE_WORDS: [&str; 13] = [
-    "access", "exists", "getmtime", "getsize", "glob", "iglob", "is_dir", "is_file", "isdir", "isfile",
-    "lexists", "listdir", "scandir",
+const FILE_WORDS: [&str; 12] = [
+    "exists", "getmtime", "getsize", "glob", "iglob", "is_dir", "is_file", "isdir", "isfile", "lexists",
+    "listdir", "scandir",
 ];
 
 impl Loop {
@@ -154,8 +154,8 @@ impl Found {
         let header = lines[at].trim().to_owned();
         let leaves = condition_of(&header).is_none().then(|| leaving(&lines[at + 1..], indent)).flatten();
         let condition = condition_of(&header).or(leaves).unwrap_or_default().to_owned();
-        let for_file =
-            names(&condition).any(|word| FILE_WORDS.contains(&word)) || condition.contains("os.stat(");
+        let for_file = names(&condition).any(|word| FILE_WORDS.contains(&word))
+            || ["os.access(", "os.stat("].iter().any(|call| condition.contains(call));
         let header = match leaves {
             Some(leaves) => format!("{header} … if {leaves}:"),
             None => header,

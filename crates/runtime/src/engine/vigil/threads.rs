@@ -79,9 +79,8 @@ impl Threads {
 
     /// What those did that others wake, but none of the threads here that only look: it comes from somebody who may work.
     fn dismiss_unled(&mut self) -> Work {
-        let woken: Vec<u32> =
-            self.known.iter().filter(|(_, rhythm)| rhythm.is_woken()).map(|(tid, _)| *tid).collect();
-        let unled: Vec<u32> = woken.into_iter().filter(|tid| !self.is_led(*tid)).collect();
+        let woken = self.known.iter().filter(|(_, rhythm)| rhythm.has_stirred() && rhythm.is_woken());
+        let unled: Vec<u32> = woken.map(|(tid, _)| *tid).filter(|tid| !self.is_led(*tid)).collect();
         let dismissed = self.known.iter_mut().filter(|(tid, _)| unled.contains(tid));
         dismissed.fold(Work::default(), |work, (_, rhythm)| work.and(rhythm.dismiss()))
     }
