@@ -260,7 +260,7 @@ def main() -> int:
     parser.add_argument("--set", type=int, choices=(1, 2, 3), help="only those of one author")
     parser.add_argument("--after", type=int, default=8)
     parser.add_argument("--lanes", type=int, default=25, help="programs at once")
-    parser.add_argument("--python", default=str(HERE / "venv/bin/python"), help="one that has joblib and filelock")
+    parser.add_argument("--python", default=str(HERE / "venv/bin/python"), help="one that has joblib, filelock and numpy")
     parser.add_argument("--keep", help="a folder for the logs, stacks and events of each program")
     options = parser.parse_intermixed_args()
     programs = json.loads((HERE / "manifest.json").read_text())
