@@ -32,7 +32,7 @@ pub(crate) fn mappings(folder: &Path) -> Vec<Mapping> {
 }
 
 /// `7f1c-7f2c rw-s 00000000 00:01 1041  /dev/shm/x (deleted)`.
-fn parse(line: &str) -> Option<Mapping> {
+pub(crate) fn parse(line: &str) -> Option<Mapping> {
     let mut fields = line.splitn(6, ' ');
     let (start, end) = fields.next()?.split_once('-')?;
     let rights = fields.next()?;
@@ -54,9 +54,9 @@ impl Mapping {
         (self.start..self.end).contains(&address)
     }
 
-    /// Where in its file that is what lies at an address of it.
-    pub(crate) const fn offset_of(&self, address: u64) -> u64 {
-        (address - self.start).saturating_add(self.offset)
+    /// Where in its file that is what lies at an address of it; `None`: the address is before it, or no file is so long.
+    pub(crate) fn offset_of(&self, address: u64) -> Option<u64> {
+        address.checked_sub(self.start)?.checked_add(self.offset)
     }
 
     /// The name of its file, without folders.

@@ -29,7 +29,7 @@ pub fn take(pids: &[u32]) -> Evidence {
     let processes = open.iter().filter_map(|(pid, files)| look_at(*pid, files, &tcp, &mut notes));
     let mut evidence = Evidence { taken: clock(), processes: processes.collect() };
     name_lock_holders(&mut evidence, pids);
-    sources::add(&mut evidence, &notes, &open, &tcp);
+    sources::add(&mut evidence, notes, &open, &tcp);
     evidence
 }
 

@@ -1,15 +1,34 @@
-//! Where in a program or library the functions are that wait: from its table of exported symbols, read once for each file.
+//! Where in a program or library the functions are that wait: from its table of exported symbols. The file may be anything, also made to
+//! do harm: nothing in it is believed, and what is read and looked at of it is bounded.
 
-use std::collections::HashMap;
 use std::fs::File;
+use std::io;
 use std::os::unix::fs::FileExt;
-use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 
-use super::{Opened, Primitive, named};
+use super::{Primitive, named};
+
+/// What a file is read from.
+pub(super) trait Bytes {
+    /// How many there are.
+    fn length(&self) -> u64;
+    /// Fills the buffer from there.
+    fn fill(&self, buffer: &mut [u8], offset: u64) -> io::Result<()>;
+}
+
+impl Bytes for (&File, u64) {
+    fn length(&self) -> u64 {
+        self.1
+    }
+
+    fn fill(&self, buffer: &mut [u8], offset: u64) -> io::Result<()> {
+        self.0.read_exact_at(buffer, offset)
+    }
+}
 
 /// The functions of one file.
+#[derive(Debug, Default)]
 pub(super) struct Table {
-    /// Where they begin and end in the file.
+    /// Where they begin and end in the file, in order, none within another.
     functions: Vec<(u64, u64, Primitive)>,
     /// The program was made by the compiler of Go.
     pub(super) is_go: bool,
@@ -18,34 +37,29 @@ pub(super) struct Table {
 impl Table {
     /// What the function at this place of the file waits at.
     pub(super) fn at(&self, offset: u64) -> Option<Primitive> {
-        let mut functions = self.functions.iter();
-        functions.find(|(start, end, _)| (*start..*end).contains(&offset)).map(|(_, _, primitive)| *primitive)
+        let before = self.functions.partition_point(|(start, _, _)| *start <= offset).checked_sub(1)?;
+        let (_, end, primitive) = self.functions.get(before)?;
+        (offset < *end).then_some(*primitive)
+    }
+
+    /// Of functions that may lie within each other; of two that begin at one place, the first counts.
+    fn new(mut functions: Vec<(u64, u64, Primitive)>, is_go: bool) -> Self {
+        functions.sort_by_key(|(start, _, _)| *start);
+        functions.dedup_by_key(|(start, _, _)| *start);
+        for at in 1..functions.len() {
+            let next = functions[at].0;
+            functions[at - 1].1 = functions[at - 1].1.min(next);
+        }
+        Self { functions, is_go }
     }
 }
 
-type Key = ((String, u64), String);
-/// By device and number of the file, and by its path.
-static TABLES: LazyLock<Mutex<HashMap<Key, Option<Arc<Table>>>>> = LazyLock::new(Mutex::default);
-/// Files that are remembered; beyond, all are forgotten.
-const REMEMBERED: usize = 512;
-
-/// The functions of a mapped file; `None`: it is none, or cannot be read.
-pub(super) fn table(opened: &Opened) -> Option<Arc<Table>> {
-    let mapping = opened.mapping;
-    if !mapping.path.starts_with('/') {
-        return None;
-    }
-    let key = (mapping.file.clone(), mapping.path.clone());
-    let mut tables = TABLES.lock().unwrap_or_else(PoisonError::into_inner);
-    if let Some(known) = tables.get(&key) {
-        return known.clone();
-    }
-    let table = opened.open().and_then(|file| read(&file)).map(Arc::new);
-    if tables.len() >= REMEMBERED {
-        tables.clear();
-    }
-    tables.insert(key, table.clone());
-    table
+/// Why a file says nothing.
+enum Fault {
+    /// Its contents make no sense, or there is too much of them.
+    Odd,
+    /// The file cannot be read now.
+    Unread(io::Error),
 }
 
 /// A section of the file, or a segment of it.
@@ -59,81 +73,161 @@ struct Part {
     size: u64,
 }
 
-/// The heads of parts that a file may have at most, and the size of one table.
+/// The heads of parts that are looked at, and the bytes that one may have.
 const MOST_PARTS: usize = 256;
+const LARGEST_HEAD: usize = 256;
+/// Bytes of one table. The largest libraries for GPUs have some 40 MiB of names.
 const LARGEST: u64 = 64 << 20;
+/// Symbols that are looked at, and functions that are kept; the C library has some 50.
+pub(super) const MOST_SYMBOLS: usize = 1 << 20;
+pub(super) const MOST_FUNCTIONS: usize = 512;
 const LOAD: u32 = 1;
 const DYNAMIC_SYMBOLS: u32 = 11;
 /// A symbol, its kind in it, and the kind of functions.
 const SYMBOL: usize = 24;
+const KIND: usize = 4;
 const FUNCTION: u8 = 2;
 /// Between two functions with names stands at most so much that belongs to the second, in bytes.
 const GAP: u64 = 1024;
 /// Where Go keeps its table of functions.
-const GO: [&str; 2] = [".gopclntab", ".note.go.buildid"];
+const GO: [&[u8]; 2] = [b".gopclntab\0", b".note.go.buildid\0"];
 
-fn read(file: &File) -> Option<Table> {
-    let head = bytes(file, 0, 64)?;
-    // Of 64 bits, with the bytes in our order.
-    let order = if cfg!(target_endian = "little") { 1 } else { 2 };
-    if head[..4] != *b"\x7fELF" || (head[4], head[5]) != (2, order) {
-        return None;
+/// The functions of a file, and how many heads, symbols and functions were looked at for it; none in one that is no program or makes no
+/// sense. An error: it cannot be read now, which says nothing of what is in it.
+pub(super) fn read(file: &impl Bytes) -> io::Result<(Table, usize)> {
+    let mut reader = Reader { file, steps: 0 };
+    match reader.table() {
+        Ok(table) => Ok((table, reader.steps)),
+        Err(Fault::Odd) => Ok((Table::default(), reader.steps)),
+        Err(Fault::Unread(error)) => Err(error),
     }
-    let segments = parts(file, u64_at(&head, 32)?, u16_at(&head, 54)?, u16_at(&head, 56)?, segment)?;
-    let sections = parts(file, u64_at(&head, 40)?, u16_at(&head, 58)?, u16_at(&head, 60)?, section)?;
-    let names = sections.get(u16_at(&head, 62)?).and_then(|names| contents(file, names)).unwrap_or_default();
-    let is_go =
-        sections.iter().any(|section| text(&names, section.name).is_some_and(|name| GO.contains(&name)));
-    let symbols = sections.iter().find(|section| section.kind == DYNAMIC_SYMBOLS);
-    let functions = symbols.and_then(|symbols| functions(file, symbols, &sections, &segments));
-    Some(Table { functions: functions.unwrap_or_default(), is_go })
 }
 
-fn functions(
-    file: &File,
-    symbols: &Part,
-    sections: &[Part],
-    segments: &[Part],
-) -> Option<Vec<(u64, u64, Primitive)>> {
-    let names = contents(file, sections.get(symbols.link as usize)?)?;
-    let symbols = contents(file, symbols)?;
-    let exported = || {
-        symbols.chunks_exact(SYMBOL).filter_map(|symbol| {
-            let (address, size) = (u64_at(symbol, 8)?, u64_at(symbol, 16)?);
-            (symbol[4] & 0xf == FUNCTION && size > 0).then_some((symbol, address, size))
-        })
-    };
-    let functions = exported().filter_map(|(symbol, address, size)| {
-        let primitive = named(text(&names, u32_at(symbol, 0)?)?)?;
-        let inside = |segment: &&Part| {
-            segment.kind == LOAD && address.checked_sub(segment.address).is_some_and(|far| far < segment.size)
-        };
-        let segment = segments.iter().find(inside)?;
-        let start = address - segment.address + segment.offset;
-        // A semaphore is waited for in a function of no name that stands before the one that leads there.
-        let ends = exported().map(|(_, before, size)| before.saturating_add(size));
-        let gap = match primitive {
-            Primitive::Semaphore => ends.filter_map(|end| address.checked_sub(end)).min().unwrap_or(0),
-            _ => 0,
-        };
-        let gap = if gap <= GAP { gap.min(start) } else { 0 };
-        Some((start - gap, start.saturating_add(size), primitive))
-    });
-    Some(functions.collect())
+struct Reader<'a, B> {
+    file: &'a B,
+    steps: usize,
 }
 
-fn parts(
-    file: &File,
-    offset: u64,
-    size: usize,
-    count: usize,
-    part: fn(&[u8]) -> Option<Part>,
-) -> Option<Vec<Part>> {
-    if count == 0 {
-        return Some(Vec::new());
+impl<B: Bytes> Reader<'_, B> {
+    fn table(&mut self) -> Result<Table, Fault> {
+        let head = self.bytes(0, 64)?;
+        // Of 64 bits, with the bytes in our order.
+        let order = if cfg!(target_endian = "little") { 1 } else { 2 };
+        if !head.starts_with(b"\x7fELF") || head[4..6] != [2, order] {
+            return Err(Fault::Odd);
+        }
+        let segments = self.parts(&head, [32, 54, 56], segment)?;
+        let sections = self.parts(&head, [40, 58, 60], section)?;
+        let names = match u16_at(&head, 62).and_then(|at| sections.get(at)) {
+            Some(names) => self.unless_odd(names)?,
+            None => Vec::new(),
+        };
+        let is = |section: &Part, name: &[u8]| rest(&names, section.name).starts_with(name);
+        let is_go = sections.iter().any(|section| GO.iter().any(|name| is(section, name)));
+        let symbols = sections.iter().find(|section| section.kind == DYNAMIC_SYMBOLS);
+        let linked = symbols.and_then(|symbols| Some((symbols, sections.get(symbols.link as usize)?)));
+        let Some((symbols, names)) = linked else { return Ok(Table::new(Vec::new(), is_go)) };
+        let (symbols, names) = (self.unless_odd(symbols)?, self.unless_odd(names)?);
+        Ok(Table::new(self.functions(&symbols, &names, &segments), is_go))
     }
-    let all = bytes(file, offset, (size * count.min(MOST_PARTS)) as u64)?;
-    Some(all.chunks_exact(size.max(1)).filter_map(part).collect())
+
+    fn functions(&mut self, symbols: &[u8], names: &[u8], segments: &[Part]) -> Vec<(u64, u64, Primitive)> {
+        let mut found = Vec::new();
+        for symbol in exported(symbols) {
+            self.steps += 1;
+            let Some(primitive) = named(rest(names, symbol.name)) else { continue };
+            self.steps += segments.len();
+            let Some(start) = segments.iter().find_map(|segment| place(segment, symbol.address)) else {
+                continue;
+            };
+            found.push((start, symbol, primitive));
+            if found.len() == MOST_FUNCTIONS {
+                break;
+            }
+        }
+        let mut ends = Vec::new();
+        if found.iter().any(|(_, _, primitive)| *primitive == Primitive::Semaphore) {
+            ends.extend(exported(symbols).map(|symbol| symbol.address.saturating_add(symbol.size)));
+            ends.sort_unstable();
+            self.steps += ends.len();
+        }
+        let whole = found.into_iter().map(|(start, symbol, primitive)| {
+            let end = start.saturating_add(symbol.size);
+            let gap = if primitive == Primitive::Semaphore { gap(&ends, symbol.address) } else { 0 };
+            (start.saturating_sub(gap), end, primitive)
+        });
+        whole.collect()
+    }
+
+    /// The heads of all parts of a kind; `places`: where the head of the file says where they begin, how long each is and how many.
+    fn parts(
+        &mut self,
+        head: &[u8],
+        places: [usize; 3],
+        part: fn(&[u8]) -> Option<Part>,
+    ) -> Result<Vec<Part>, Fault> {
+        let [begin, size, count] = places;
+        let offset = u64_at(head, begin).ok_or(Fault::Odd)?;
+        let size = u16_at(head, size).ok_or(Fault::Odd)?;
+        let count = u16_at(head, count).ok_or(Fault::Odd)?.min(MOST_PARTS);
+        if count == 0 {
+            return Ok(Vec::new());
+        }
+        if size == 0 || size > LARGEST_HEAD {
+            return Err(Fault::Odd);
+        }
+        self.steps += count;
+        let all = self.bytes(offset, (size * count) as u64)?;
+        Ok(all.chunks_exact(size).filter_map(part).collect())
+    }
+
+    /// All of a part; nothing of one that makes no sense.
+    fn unless_odd(&self, part: &Part) -> Result<Vec<u8>, Fault> {
+        match self.bytes(part.offset, part.size) {
+            Err(Fault::Odd) => Ok(Vec::new()),
+            other => other,
+        }
+    }
+
+    fn bytes(&self, offset: u64, size: u64) -> Result<Vec<u8>, Fault> {
+        let inside = offset.checked_add(size).is_some_and(|end| end <= self.file.length());
+        let size = usize::try_from(size).ok().filter(|_| inside && size <= LARGEST).ok_or(Fault::Odd)?;
+        let mut bytes = vec![0; size];
+        match self.file.fill(&mut bytes, offset) {
+            Ok(()) => Ok(bytes),
+            // Made shorter meanwhile: another file by its size.
+            Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(Fault::Odd),
+            Err(error) => Err(Fault::Unread(error)),
+        }
+    }
+}
+
+/// A function that other files may call.
+#[derive(Clone, Copy)]
+struct Symbol {
+    name: u32,
+    address: u64,
+    size: u64,
+}
+
+fn exported(symbols: &[u8]) -> impl Iterator<Item = Symbol> {
+    symbols.chunks_exact(SYMBOL).take(MOST_SYMBOLS).filter_map(|symbol| {
+        let (name, address, size) = (u32_at(symbol, 0)?, u64_at(symbol, 8)?, u64_at(symbol, 16)?);
+        (symbol[KIND] & 0xf == FUNCTION && size > 0).then_some(Symbol { name, address, size })
+    })
+}
+
+/// Where in the file that is what is loaded to an address.
+fn place(segment: &Part, address: u64) -> Option<u64> {
+    let far = address.checked_sub(segment.address).filter(|far| *far < segment.size)?;
+    far.checked_add(segment.offset).filter(|_| segment.kind == LOAD)
+}
+
+/// A semaphore is waited for in a function of no name that stands before the one that leads there: how far before. `ends`: those of all
+/// functions with names, in order.
+fn gap(ends: &[u64], address: u64) -> u64 {
+    let before = ends.partition_point(|end| *end <= address).checked_sub(1).and_then(|at| ends.get(at));
+    before.and_then(|end| address.checked_sub(*end)).filter(|gap| *gap <= GAP).unwrap_or(0)
 }
 
 fn section(head: &[u8]) -> Option<Part> {
@@ -158,20 +252,9 @@ fn segment(head: &[u8]) -> Option<Part> {
     })
 }
 
-fn contents(file: &File, part: &Part) -> Option<Vec<u8>> {
-    bytes(file, part.offset, part.size)
-}
-
-fn bytes(file: &File, offset: u64, size: u64) -> Option<Vec<u8>> {
-    let mut bytes = vec![0; usize::try_from(size).ok().filter(|_| size <= LARGEST)?];
-    file.read_exact_at(&mut bytes, offset).ok()?;
-    Some(bytes)
-}
-
-/// The name that begins there.
-fn text(names: &[u8], at: u32) -> Option<&str> {
-    let name = names.get(at as usize..)?.split(|byte| *byte == 0).next()?;
-    std::str::from_utf8(name).ok()
+/// What begins there.
+fn rest(names: &[u8], at: u32) -> &[u8] {
+    names.get(at as usize..).unwrap_or_default()
 }
 
 fn u64_at(bytes: &[u8], at: usize) -> Option<u64> {

@@ -2,16 +2,15 @@
 //! what is built on it) that the thread is in, as far as its stack shows them. Where nothing fits, nothing is said.
 
 mod elf;
-
-use std::fs::File;
-use std::os::unix::fs::MetadataExt;
-use std::path::Path;
+mod files;
+mod namer;
+mod stack;
+#[cfg(test)]
+mod tests;
 
 use serde::Serialize;
 
-use crate::maps::Mapping;
-use crate::sources::Memory;
-use crate::syscall::{Call, FUTEX_LOCK_PI, FUTEX_LOCK_PI2, FUTEX_PRIVATE, low_word};
+pub(crate) use namer::{Asked, names};
 
 /// A kind of thing that threads of one process, or of several, wait at.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -111,122 +110,11 @@ const KNOWN: &[(&str, Primitive)] = &[
     ("thrd_join", Primitive::Join),
 ];
 
-/// What a name of a function says.
-fn named(name: &str) -> Option<Primitive> {
-    let fits = |known: &str| if known.starts_with("_ZN") { name.starts_with(known) } else { name == known };
-    KNOWN.iter().find(|(known, _)| fits(known)).map(|(_, primitive)| *primitive)
-}
-
-/// How far from its end a stack is looked at, in bytes: for the C library itself, and for what is built on it.
-const NEAR: u64 = 512;
-const FAR: usize = 4096;
-/// The same for one whose frame stays below whatever it has called.
-const NEXT: u64 = 160;
-/// The operation of a futex without its flags.
-const OPERATION: u64 = 0x7f;
-const WAIT: u64 = 0;
-/// How a mutex of the C library says that somebody waits for it.
-const CONTENDED: u32 = 2;
-
-/// What the thread that sits in this futex call waits at; `folder`: that of its process in `/proc`.
-pub(crate) fn primitive(
-    call: &Call,
-    memory: &Memory,
-    mappings: &[Mapping],
-    folder: &Path,
-) -> Option<Primitive> {
-    let (stack, code) = call.place()?;
-    let at = |address: u64| {
-        // The kernel lists them in order.
-        let mapping = mappings.get(mappings.partition_point(|mapping| mapping.end <= address))?;
-        Some(mapping).filter(|mapping| mapping.runs && mapping.contains(address))
+/// What a name of a function says that ends with a zero; of what follows no more is read than the longest known one has.
+fn named(name: &[u8]) -> Option<Primitive> {
+    let fits = |known: &[u8]| {
+        let whole = known.starts_with(b"_ZN") || name.get(known.len()) == Some(&0);
+        whole && name.starts_with(known)
     };
-    let library = at(code)?;
-    if library.file_name().starts_with("libgomp") {
-        return Some(Primitive::OpenMp);
-    }
-    let tables = |mapping: &Mapping| elf::table(&Opened { folder, mapping });
-    let mut found = None;
-    if let Some(table) = tables(library) {
-        if table.is_go {
-            return Some(Primitive::Go);
-        }
-        found = table.at(library.offset_of(code)).filter(|primitive| fits(*primitive, call));
-    }
-    let mut bytes = vec![0; FAR];
-    let length = memory.read(stack, &mut bytes)?;
-    for (index, word) in bytes[..length].chunks_exact(8).enumerate() {
-        let address = u64::from_ne_bytes(word.try_into().ok()?);
-        let Some(mapping) = at(address) else { continue };
-        let far = index as u64 * 8;
-        if found.is_some() && mapping.file_name() == "libjvm.so" && called(memory, address) {
-            return Some(Primitive::Java);
-        }
-        let Some(primitive) = tables(mapping).and_then(|table| table.at(mapping.offset_of(address - 1)))
-        else {
-            continue;
-        };
-        if !called(memory, address) || !fits(primitive, call) {
-            continue;
-        }
-        found = match (found, primitive) {
-            (None, Primitive::Atomics | Primitive::Future) => None,
-            (None, Primitive::Once) if far > NEXT => None,
-            (None, _) if far > NEAR => None,
-            (None, primitive) => Some(primitive),
-            (Some(Primitive::Condition | Primitive::Atomics), Primitive::Atomics) => Some(Primitive::Atomics),
-            (Some(Primitive::Word), Primitive::Future) => Some(Primitive::Future),
-            (known, _) => known,
-        };
-    }
-    found
-}
-
-/// Whether the C library waits in such a way at such a thing. What a stack shows may be left from an earlier call.
-fn fits(primitive: Primitive, call: &Call) -> bool {
-    let operation = call.argument(1) & OPERATION;
-    let with_owner = [FUTEX_LOCK_PI, FUTEX_LOCK_PI2].contains(&operation);
-    let like_mutex = operation == WAIT && low_word(call.argument(2)) == CONTENDED;
-    match primitive {
-        Primitive::Mutex => with_owner || operation == WAIT,
-        Primitive::Join => call.argument(1) & FUTEX_PRIVATE == 0 && !with_owner,
-        Primitive::Semaphore => !with_owner && low_word(call.argument(2)) == 0,
-        Primitive::Condition | Primitive::ReadWriteLock | Primitive::Atomics => !with_owner && !like_mutex,
-        _ => !with_owner,
-    }
-}
-
-/// Whether the instruction before this address is a call, so that it is where a function returns to.
-#[cfg(target_arch = "x86_64")]
-fn called(memory: &Memory, address: u64) -> bool {
-    let mut before = [0; 7];
-    let start = address.wrapping_sub(before.len() as u64);
-    if memory.read(start, &mut before) != Some(before.len()) {
-        return false;
-    }
-    // To a fixed place, or to one in a register or in memory.
-    let indirect = |at: usize| before[at] == 0xff && before[at + 1] & 0x38 == 0x10;
-    before[2] == 0xe8 || [5, 4, 3, 1].into_iter().any(indirect)
-}
-
-/// Whether the instruction before this address is a call, so that it is where a function returns to.
-#[cfg(not(target_arch = "x86_64"))]
-fn called(memory: &Memory, address: u64) -> bool {
-    let before = address.checked_sub(4).and_then(|place| memory.u32(place));
-    before.is_some_and(|word| word & 0xfc00_0000 == 0x9400_0000 || word & 0xffff_fc1f == 0xd63f_0000)
-}
-
-/// A file that is mapped into a process, as that process sees it.
-struct Opened<'a> {
-    folder: &'a Path,
-    mapping: &'a Mapping,
-}
-
-impl Opened<'_> {
-    fn open(&self) -> Option<File> {
-        let path = self.mapping.path.strip_prefix('/')?;
-        let file = File::open(self.folder.join("root").join(path)).ok()?;
-        let data = file.metadata().ok()?;
-        (data.is_file() && data.ino() == self.mapping.file.1).then_some(file)
-    }
+    KNOWN.iter().find(|(known, _)| fits(known.as_bytes())).map(|(_, primitive)| *primitive)
 }

@@ -18,7 +18,7 @@ use crate::proc_files::{folder_of, name_of, stat_of};
 use crate::python::Marks;
 use crate::sockets::TcpSockets;
 use crate::syscall::{Call, SHARED_MEMORY};
-use crate::{Evidence, Source, ThreadEvidence, Wait};
+use crate::{Evidence, Source, ThreadEvidence, Wait, native};
 use holders::{Holders, Shared};
 pub(crate) use memory::Memory;
 use peers::{End, Peers};
@@ -34,8 +34,8 @@ pub(crate) struct Notes {
 }
 
 /// Adds the sources to all waits.
-pub(crate) fn add(evidence: &mut Evidence, notes: &Notes, files: &[(u32, OpenFiles)], tcp: &TcpSockets) {
-    let rooms = rooms(evidence, notes, files);
+pub(crate) fn add(evidence: &mut Evidence, mut notes: Notes, files: &[(u32, OpenFiles)], tcp: &TcpSockets) {
+    let rooms = rooms(evidence, &notes, files);
     let mut budget = locks::BUDGET;
     let mut waits: Vec<(u32, Vec<Target>)> = Vec::new();
     for (process, room) in evidence.processes.iter_mut().zip(&rooms) {
@@ -45,9 +45,6 @@ pub(crate) fn add(evidence: &mut Evidence, notes: &Notes, files: &[(u32, OpenFil
                 see_time_limit(room.pid, wait);
             }
             let mut targets = room.targets(thread, call, &mut budget);
-            if let Some(wait) = thread.wait.as_mut().filter(|wait| wait.call == "futex") {
-                wait.at = room.primitive(call);
-            }
             if notes.on_child.contains(&room.pid) && !room.children.is_empty() && !targets.is_empty() {
                 targets.push(Target::Sure(Source::Exit(room.children.clone())));
             }
@@ -64,6 +61,30 @@ pub(crate) fn add(evidence: &mut Evidence, notes: &Notes, files: &[(u32, OpenFil
         for thread in &mut process.threads {
             let targets = waits.remove(&thread.tid).unwrap_or_default();
             others.explain(process.pid, thread, &targets);
+        }
+    }
+    add_names(evidence, rooms, &mut notes);
+}
+
+/// Adds what kind of thing each futex belongs to, which may take files that do not answer: all else is known by now.
+fn add_names(evidence: &mut Evidence, rooms: Vec<Room>, notes: &mut Notes) {
+    let sits = |thread: &&ThreadEvidence| thread.wait.as_ref().is_some_and(|wait| wait.call == "futex");
+    let mut asked = Vec::new();
+    for (process, room) in evidence.processes.iter().zip(rooms) {
+        let waiting = process.threads.iter().filter(sits);
+        let calls: Vec<(u32, Call)> =
+            waiting.filter_map(|thread| notes.calls.remove_entry(&thread.tid)).collect();
+        if !calls.is_empty() {
+            asked.push(room.asked(calls));
+        }
+    }
+    if asked.is_empty() {
+        return;
+    }
+    let names = native::names(asked);
+    for thread in evidence.processes.iter_mut().flat_map(|process| &mut process.threads) {
+        if let Some(wait) = &mut thread.wait {
+            wait.at = names.get(&thread.tid).copied();
         }
     }
 }

@@ -9,10 +9,11 @@ use super::locks;
 use super::memory::Memory;
 use crate::descriptors::{OpenFiles, inode};
 use crate::maps::{Mapping, mappings};
+use crate::native::Asked;
 use crate::proc_files::{numbers_in, read};
 use crate::python::Marks;
 use crate::syscall::{Call, FUTEX_PRIVATE, low_word};
-use crate::{Primitive, Source, ThreadEvidence, Tie, Wait, native};
+use crate::{Source, ThreadEvidence, Tie, Wait};
 
 /// Something a thread waits for.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -227,9 +228,11 @@ impl Room<'_> {
         Target::Sure(owner.unwrap_or(Source::OwnThreads))
     }
 
-    /// What kind of thing a futex belongs to.
-    pub(super) fn primitive(&self, call: &Call) -> Option<Primitive> {
-        native::primitive(call, &self.memory, self.mappings(), &self.folder)
+    /// What is needed to tell what kind of thing the futexes of these calls belong to.
+    pub(super) fn asked(self, calls: Vec<(u32, Call)>) -> Asked {
+        self.mappings();
+        let mappings = self.mappings.into_inner().unwrap_or_default();
+        Asked { pid: self.pid, folder: self.folder, memory: self.memory, mappings, calls }
     }
 
     /// The thread that keeps the lock of the interpreter, for one that waits for it: that lock lies in the interpreter's own data, where no

@@ -16,14 +16,30 @@ use gpulane_witness::{Change, Evidence, Known, ProcessEvidence, Surroundings};
 const PATIENCE: Duration = Duration::from_secs(15);
 /// At once, over all jobs: each look costs a core for a moment.
 const MOST: usize = 2;
+/// Looks that have not come back, over all jobs; beyond, none is begun.
+const MOST_LOST: usize = 64;
 /// What may be kept of all looks at an attempt, beside the newest.
 const LONGEST: u64 = 1 << 20;
 
 /// Who looks.
 #[derive(Default)]
 pub(super) struct Lookers {
-    /// When each look under way began. Whoever has not come back for long is not counted: it may never.
-    busy: Vec<(Instant, Weak<()>)>,
+    /// All looks that have not come back. One that takes longer than [`PATIENCE`] may never: then its processes are not looked at again
+    /// while it is away, and others are as before.
+    away: Vec<Away>,
+}
+
+/// A look that has not come back.
+struct Away {
+    begun: Instant,
+    looker: Weak<()>,
+    pids: Vec<u32>,
+}
+
+impl Away {
+    fn is_lost(&self) -> bool {
+        self.begun.elapsed() >= PATIENCE
+    }
 }
 
 /// A look under way.
@@ -41,15 +57,23 @@ pub(super) enum Answer {
 }
 
 impl Lookers {
-    /// Begins a look at these processes; it is added to `stacks` under `title`. `None`: others are being looked at.
+    /// Begins a look at these processes; it is added to `stacks` under `title`. `None`: others are being looked at. One that cannot come
+    /// back is not begun, and has no answer.
     pub(super) fn look(&mut self, pids: Vec<u32>, stacks: PathBuf, title: String) -> Option<Look> {
-        self.busy.retain(|(begun, looker)| looker.strong_count() > 0 && begun.elapsed() < PATIENCE);
-        if self.busy.len() >= MOST {
+        self.away.retain(|away| away.looker.strong_count() > 0);
+        let (send, answer) = sync_channel(1);
+        let begun = Instant::now();
+        let lost = self.away.iter().filter(|away| away.is_lost());
+        if lost.clone().any(|away| away.pids.iter().any(|pid| pids.contains(pid)))
+            || lost.clone().count() >= MOST_LOST
+        {
+            return Some(Look { answer, begun });
+        }
+        if self.away.len() - lost.count() >= MOST {
             return None;
         }
-        let (send, answer) = sync_channel(1);
         let alive = Arc::new(());
-        let (begun, looker) = (Instant::now(), Arc::downgrade(&alive));
+        let away = Away { begun, looker: Arc::downgrade(&alive), pids: pids.clone() };
         let look = move || {
             let evidence = gpulane_witness::take(&pids);
             // A full disk costs the file, not the verdict.
@@ -58,7 +82,7 @@ impl Lookers {
             drop(alive);
         };
         std::thread::Builder::new().name("witness".into()).spawn(look).ok()?;
-        self.busy.push((begun, looker));
+        self.away.push(away);
         Some(Look { answer, begun })
     }
 
