@@ -75,9 +75,10 @@ def missing(root: Path, faults: list[Fault]) -> Iterator[str]:
 
 def _has_rust(root: Path, test: Test) -> bool:
     folder = root / "crates" / test.crate / "tests"
-    files = [folder / f"{test.file}.rs", *sorted((folder / test.file).glob("**/*.rs"))]
+    entries = [folder / f"{test.file}.rs", folder / test.file / "main.rs"]
+    files = [entries[0], *sorted((folder / test.file).glob("**/*.rs"))]
     define = re.compile(rf"\bfn\s+{test.inside.rpartition('::')[2]}\s*\(")
-    return files[0].is_file() and any(
+    return any(entry.is_file() for entry in entries) and any(
         define.search(file.read_text(encoding="utf-8")) for file in files if file.is_file()
     )
 

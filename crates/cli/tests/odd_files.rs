@@ -37,15 +37,11 @@ fn can_mount(test: &str) -> bool {
     can
 }
 
-fn stage(name: &str, python: &str) -> String {
+fn stage(name: &str, python: &str, argument: &str) -> String {
     format!(
         "[[stage]]\nname = \"{name}\"\ngrace = \"1s\"\nhang = {{ after = \"1s\", action = \"fail\" }}\n\
-         command = [\"python3\", \"-c\", '''\n{python}''']\n"
+         command = [\"python3\", \"-c\", '''\n{python}''', \"{argument}\"]\n"
     )
-}
-
-fn odd(kind: &str) -> String {
-    format!("kind = \"{kind}\"\n{ODD}")
 }
 
 /// Killed and reaped when dropped.
@@ -61,7 +57,7 @@ impl Drop for Guarded {
 /// An odd program that has said that it waits now.
 fn waiting(kind: &str) -> Guarded {
     let mut command = Command::new("python3");
-    let mut child = command.args(["-c", &odd(kind)]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut child = command.args(["-c", ODD, kind]).stdout(Stdio::piped()).spawn().unwrap();
     let mut said = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut said).unwrap();
     let guarded = Guarded(child);
@@ -93,7 +89,7 @@ fn a_pipe_at_the_path_of_a_library_blinds_nobody() {
         return;
     }
     let gpulane = gpulane();
-    let live = gpulane.start(&(stage("odd", &odd("pipe")) + &stage("plain", LOCKED)), "none");
+    let live = gpulane.start(&(stage("odd", ODD, "pipe") + &stage("plain", LOCKED, "")), "none");
     gpulane.wait_for_events("job_failed", 2);
     assert_eq!(live.wait().code, 3);
     assert_eq!(failed(&gpulane, "plain/main").0, "hang");
@@ -112,7 +108,7 @@ fn a_disk_that_no_longer_answers_blinds_nobody() {
         return skip(test, "needs /dev/fuse");
     }
     let gpulane = gpulane();
-    let live = gpulane.start(&(stage("odd", &odd("dead")) + &stage("plain", LOCKED)), "none");
+    let live = gpulane.start(&(stage("odd", ODD, "dead") + &stage("plain", LOCKED, "")), "none");
     gpulane.wait_for_events("job_failed", 2);
     assert_eq!(live.wait().code, 3);
     assert_eq!(failed(&gpulane, "plain/main").0, "hang");
@@ -132,7 +128,7 @@ fn a_mount_over_the_c_library_costs_the_next_job_no_name() {
          c = ctypes.CDLL(None)\na, b = (ctypes.create_string_buffer(256) for _ in range(2))\n\
          c.pthread_mutex_lock(a)\nc.pthread_cond_wait(b, a)\n"
     );
-    let live = gpulane.start(&(stage("odd", &odd("mount")) + &stage("next", &second)), "none");
+    let live = gpulane.start(&(stage("odd", ODD, "mount") + &stage("next", &second, "")), "none");
     gpulane.wait_for_events("job_failed", 1);
     std::fs::write(&go, "").unwrap();
     assert_eq!(live.wait().code, 3);

@@ -1,6 +1,8 @@
-# Maps a file as code, makes it odd, and waits in the code for a semaphore. `kind` is set before.
+"""Maps a file as code, makes it odd in the way that its argument names, and waits in that code for a semaphore."""
+
 import ctypes
 import os
+import select
 import struct
 import sys
 import tempfile
@@ -9,8 +11,9 @@ c = ctypes.CDLL(None, use_errno=True)
 c.mmap.restype = ctypes.c_void_p
 c.mmap.argtypes = [ctypes.c_void_p, ctypes.c_size_t] + [ctypes.c_int] * 3 + [ctypes.c_long]
 PAGE = 4096
-# push rdx; mov rax, rdi; mov rdi, rsi; call rax; pop rdx; ret: calls the first argument with the second, the third on the stack.
-CODE = bytes.fromhex("52 4889f8 4889f7 ffd0 5a c3".replace(" ", ""))
+# Calls the first argument with the second, the third on the stack:
+# push rdx; mov rax, rdi; mov rdi, rsi; call rax; pop rdx; ret
+CODE = bytes.fromhex("52 4889f8 4889f7 ffd0 5a c3")
 
 
 def checked(result):
@@ -67,8 +70,6 @@ def served(folder, contents):
 
 
 def serve(fuse, contents, stop):
-    import select
-
     def attributes(node):
         mode, size = (0o40755, 0) if node == 1 else (0o100755, len(contents))
         return struct.pack("<QQQQQQIIIIIIIIII", node, size, 8, 0, 0, 0, 0, 0, 0, mode, 1, 0, 0, 0, 4096, 0)
@@ -100,18 +101,19 @@ def serve(fuse, contents, stop):
         os.write(fuse, struct.pack("<IiQ", 16 + len(answer), 0, unique) + answer)
 
 
+kind = sys.argv[1]
 folder = tempfile.mkdtemp()
 path = os.path.join(folder, "x.so")
-if kind == "dead":  # noqa: F821
+if kind == "dead":
     place = served(folder, program(1))
 else:
     with open(path, "wb") as file:
-        file.write(program(100_000 if kind == "symbols" else 1))  # noqa: F821
+        file.write(program(100_000 if kind == "symbols" else 1))
     place = mapped(path)
-if kind == "pipe":  # noqa: F821
+if kind == "pipe":
     os.unlink(path)
     os.mkfifo(path + " (deleted)")
-if kind == "mount":  # noqa: F821
+if kind == "mount":
     with open("/proc/self/maps") as maps:
         libc = next(line.split()[-1] for line in maps if "/libc.so" in line)
     alone()
@@ -120,4 +122,5 @@ semaphore = ctypes.create_string_buffer(64)
 c.sem_init(semaphore, 0, 0)
 call = ctypes.CFUNCTYPE(ctypes.c_int, ctypes.c_void_p, ctypes.c_void_p, ctypes.c_void_p)(place + 256)
 print("waits", flush=True)
-call(ctypes.cast(c.sem_wait, ctypes.c_void_p), ctypes.addressof(semaphore), place)
+# The very beginning of the code on the stack: no call stands before it.
+call(ctypes.cast(c.sem_wait, ctypes.c_void_p), ctypes.addressof(semaphore), None if kind == "mount" else place)

@@ -1,5 +1,7 @@
 //! Causes within one process: locks, queues, events, the interpreter.
 
+use std::collections::{HashMap, HashSet};
+
 use super::doing::{Doing, SIGNAL_WAITS, doing};
 use super::scene::{Finding, Scene, own_frame, place_of, threads_doing};
 use super::trail::is_worker;
@@ -96,32 +98,44 @@ fn python_threads(process: &ProcessEvidence, wanted: Doing) -> Vec<&ThreadEviden
 /// Threads that hold mutexes which the next of them waits for, around.
 pub(crate) fn circle(scene: &Scene) -> Option<Finding> {
     let process = scene.here()?.process;
-    let owner = |thread: &ThreadEvidence| match thread.wait.as_ref()?.sources[..] {
-        [Source::Thread { tid, tie: Tie::Mutex }] if tid != thread.tid => {
-            process.threads.iter().find(|other| other.tid == tid)
-        }
-        _ => None,
-    };
-    let turns = |first: &&ThreadEvidence| {
-        let mut at = owner(first);
-        for _ in 0..process.threads.len() {
-            match at {
-                Some(thread) if thread.tid == first.tid => return true,
-                Some(thread) => at = owner(thread),
-                None => return false,
-            }
-        }
-        false
-    };
-    let first = process.threads.iter().find(turns)?;
-    let second = owner(first)?;
+    let owners: HashMap<u32, u32> = process.threads.iter().filter_map(mutex_owner).collect();
+    let around = around(process.threads.iter().map(|thread| thread.tid), &owners);
+    let first = process.threads.iter().find(|thread| around.contains(&thread.tid))?;
+    let second = owners.get(&first.tid)?;
     Finding::new(
         format!(
             "deadlock: threads hold mutexes that others of them wait for, around: thread {} waits for one that thread {} holds",
-            first.tid, second.tid
+            first.tid, second
         ),
         "take the mutexes in the same order everywhere, or at once: `std::scoped_lock both(a, b);`",
     )
+}
+
+/// A thread that waits for a mutex alone, and the other thread that holds that.
+fn mutex_owner(thread: &ThreadEvidence) -> Option<(u32, u32)> {
+    match thread.wait.as_ref()?.sources[..] {
+        [Source::Thread { tid, tie: Tie::Mutex }] if tid != thread.tid => Some((thread.tid, tid)),
+        _ => None,
+    }
+}
+
+/// Those from whom the way from owner to owner leads back to themselves. Each is passed once: there may be thousands.
+fn around(tids: impl Iterator<Item = u32>, owners: &HashMap<u32, u32>) -> HashSet<u32> {
+    let mut found = HashSet::new();
+    let mut passed_from: HashMap<u32, u32> = HashMap::new();
+    for start in tids {
+        let mut at = start;
+        while let Some(owner) = owners.get(&at).filter(|_| !passed_from.contains_key(&at)) {
+            passed_from.insert(at, start);
+            at = *owner;
+        }
+        // Met again on the way from the same thread: a circle, which was not met before.
+        while passed_from.get(&at) == Some(&start) && found.insert(at) {
+            let Some(owner) = owners.get(&at) else { break };
+            at = *owner;
+        }
+    }
+    found
 }
 
 /// Waits of code that is not Python, by what it waits at.
@@ -219,15 +233,21 @@ pub(crate) fn lock(scene: &Scene) -> Option<Finding> {
     if here.thread.frames.is_empty() {
         return lock_of_c(here.thread.wait.as_ref().and_then(|wait| wait.at), here.process.pid);
     }
+    // Code of a `SimpleQueue` has no frame of its own; the standard library gets from none here.
+    let queue = match here.thread.frames.first() {
+        Some(frame) if frame.is_standard() => "",
+        _ => "; or, where the line gets from a queue.SimpleQueue, nobody puts an item",
+    };
     Finding::new(
-        "a lock is not released: the thread that waits has it already, or its holder ended without \
-         giving it back; or, where the line gets from a queue.SimpleQueue, nobody puts an item",
+        format!(
+            "a lock is not released: the thread that waits has it already, or its holder ended without giving it back{queue}"
+        ),
         "make it a `threading.RLock()` if the same thread takes it twice; else take it with `with lock:`, which \
          gives it back on errors too",
     )
 }
 
-/// The same in a program that is not Python.
+/// A lock of a program that is not Python.
 fn lock_of_c(at: Option<Primitive>, pid: u32) -> Option<Finding> {
     let cause = if at == Some(Primitive::Mutex) {
         "a mutex is not unlocked: its holder ended without unlocking it, or the thread that waits holds it already"

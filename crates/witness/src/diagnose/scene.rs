@@ -6,7 +6,7 @@ use super::Surroundings;
 use super::doing::{Doing, doing};
 use super::trail::{Step, trail};
 use crate::frame::Owner;
-use crate::{Evidence, Frame, Primitive, ProcessEvidence, Source, ThreadEvidence};
+use crate::{Evidence, Frame, Primitive, ProcessEvidence, Source, ThreadEvidence, Tie};
 
 /// A cause and what to do about it, a short sentence each.
 pub(crate) struct Finding {
@@ -146,8 +146,14 @@ fn what(step: &Step) -> String {
 
 /// What the thread does, as exactly as is known and no more.
 fn phrase(step: &Step) -> String {
-    let at = step.thread.wait.as_ref().and_then(|wait| wait.at);
+    let wait = step.thread.wait.as_ref();
+    let at = wait.and_then(|wait| wait.at);
+    let held = |source: &Source| matches!(source, Source::Thread { tie: Tie::Mutex, .. });
     match (step.doing, at) {
+        // An owner is written down in mutexes alone.
+        (Doing::Lock, None) if wait.is_some_and(|wait| wait.sources.iter().any(held)) => {
+            Primitive::Mutex.waiting().to_owned()
+        }
         (Doing::Lock, Some(at @ Primitive::Mutex)) => at.waiting().to_owned(),
         // All that is seen is that another thread must wake it.
         (Doing::Lock, None) if step.thread.frames.is_empty() => {

@@ -87,8 +87,10 @@ const DYNAMIC_SYMBOLS: u32 = 11;
 const SYMBOL: usize = 24;
 const KIND: usize = 4;
 const FUNCTION: u8 = 2;
+/// What is waited for in a function of no name that stands before the one that leads there.
+const LED_TO: [Primitive; 3] = [Primitive::Semaphore, Primitive::Once, Primitive::Mutex];
 /// Between two functions with names stands at most so much that belongs to the second, in bytes.
-const GAP: u64 = 1024;
+const GAP: u64 = 4096;
 /// Where Go keeps its table of functions.
 const GO: [&[u8]; 2] = [b".gopclntab\0", b".note.go.buildid\0"];
 
@@ -146,14 +148,14 @@ impl<B: Bytes> Reader<'_, B> {
             }
         }
         let mut ends = Vec::new();
-        if found.iter().any(|(_, _, primitive)| *primitive == Primitive::Semaphore) {
+        if found.iter().any(|(_, _, primitive)| LED_TO.contains(primitive)) {
             ends.extend(exported(symbols).map(|symbol| symbol.address.saturating_add(symbol.size)));
             ends.sort_unstable();
             self.steps += ends.len();
         }
         let whole = found.into_iter().map(|(start, symbol, primitive)| {
             let end = start.saturating_add(symbol.size);
-            let gap = if primitive == Primitive::Semaphore { gap(&ends, symbol.address) } else { 0 };
+            let gap = if LED_TO.contains(&primitive) { gap(&ends, symbol.address) } else { 0 };
             (start.saturating_sub(gap), end, primitive)
         });
         whole.collect()
@@ -223,8 +225,7 @@ fn place(segment: &Part, address: u64) -> Option<u64> {
     far.checked_add(segment.offset).filter(|_| segment.kind == LOAD)
 }
 
-/// A semaphore is waited for in a function of no name that stands before the one that leads there: how far before. `ends`: those of all
-/// functions with names, in order.
+/// How far before a function those of no name begin that it leads to. `ends`: those of all functions with names, in order.
 fn gap(ends: &[u64], address: u64) -> u64 {
     let before = ends.partition_point(|end| *end <= address).checked_sub(1).and_then(|at| ends.get(at));
     before.and_then(|end| address.checked_sub(*end)).filter(|gap| *gap <= GAP).unwrap_or(0)

@@ -15,6 +15,7 @@ const NEXT: u64 = 160;
 /// The operation of a futex without its flags.
 const OPERATION: u64 = 0x7f;
 const WAIT: u64 = 0;
+const WAIT_BITSET: u64 = 9;
 /// How a mutex of the C library says that somebody waits for it.
 const CONTENDED: u32 = 2;
 
@@ -81,7 +82,11 @@ fn fits(primitive: Primitive, call: &Call) -> bool {
     let with_owner = [FUTEX_LOCK_PI, FUTEX_LOCK_PI2].contains(&operation);
     let like_mutex = operation == WAIT && low_word(call.argument(2)) == CONTENDED;
     match primitive {
-        Primitive::Mutex => with_owner || operation == WAIT,
+        // With a limit, by the other operation.
+        Primitive::Mutex => {
+            let contended = low_word(call.argument(2)) == CONTENDED;
+            with_owner || operation == WAIT || (operation == WAIT_BITSET && contended)
+        }
         Primitive::Join => call.argument(1) & FUTEX_PRIVATE == 0 && !with_owner,
         Primitive::Semaphore => !with_owner && low_word(call.argument(2)) == 0,
         Primitive::Condition | Primitive::ReadWriteLock | Primitive::Atomics => !with_owner && !like_mutex,

@@ -119,8 +119,18 @@ fn each_name_is_found_whole_and_no_other() {
 }
 
 #[test]
+fn a_program_of_go_is_known_by_its_sections() {
+    for (name, is_go) in [(".gopclntab", true), (".note.go.buildid", true), (".gopclntabs", false)] {
+        let mut file = library(&[], format!("\0{name}\0").as_bytes());
+        // The name of the first section after none.
+        file[120 + 64] = 1;
+        assert_eq!(read(&Made::new(file)).unwrap().0.is_go, is_go, "{name}");
+    }
+}
+
+#[test]
 fn a_hundred_thousand_functions_of_one_name_are_looked_at_once_each() {
-    let symbols: Vec<(u32, u64, u64)> = (0..100_000).map(|at| (1, at * 2048, 16)).collect();
+    let symbols: Vec<(u32, u64, u64)> = (0..100_000).map(|at| (1, at * 8192, 16)).collect();
     let made = Made::new(library(&symbols, b"\0sem_wait\0"));
     let (_, steps) = read(&made).unwrap();
     assert!(steps < bound(made.bytes.len()), "{steps}");

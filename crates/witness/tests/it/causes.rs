@@ -313,5 +313,30 @@ fn locks_of_programs_that_are_not_python_are_told_with_their_owner() {
         "deadlock: threads hold mutexes that others of them wait for, around: thread 10 waits for one that thread 11 holds",
     );
     main.threads[0].wait = Some(owned(10));
-    cause(&seen(vec![main]), "holds it already");
+    let stuck = told(&seen(vec![main.clone()]));
+    assert!(stuck.cause.unwrap().contains("holds it already"));
+    assert!(
+        stuck.evidence.contains("waiting for a mutex (thread 10 to unlock a mutex)"),
+        "{}",
+        stuck.evidence
+    );
+    // Each waits for the next, and the last two for each other: what takes the square of it would not end.
+    let last = 200_000;
+    main.threads = (10..last).map(|tid| thread(tid, owned(tid + 1), &[])).collect();
+    main.threads.push(thread(last, owned(last - 1), &[]));
+    let last_two = format!("around: thread {} waits for one that thread {last} holds", last - 1);
+    cause(&seen(vec![main]), &last_two);
+}
+
+#[test]
+fn a_lock_of_the_standard_library_is_no_queue() {
+    let of = |frames: &[&str]| {
+        let mut main = process(10);
+        main.threads = vec![thread(10, wait("futex", Some(false)), frames)];
+        told(&seen(vec![main])).cause.unwrap()
+    };
+    let own = of(&["train.py:12 step", "train.py:40 <module>"]);
+    assert!(own.contains("a queue.SimpleQueue, nobody puts an item"), "{own}");
+    let logging = of(&["std:logging/__init__.py:900 acquire", "train.py:40 <module>"]);
+    assert!(logging.contains("a lock is not released") && !logging.contains("SimpleQueue"), "{logging}");
 }

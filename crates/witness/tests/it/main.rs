@@ -5,6 +5,7 @@
 mod by_hand;
 mod causes;
 mod compared;
+mod compiled;
 mod followed;
 mod full;
 mod inside;

@@ -31,14 +31,14 @@ impl Subject {
         let folder = tempfile::tempdir().unwrap();
         let path = folder.path().join("job.py");
         std::fs::write(&path, program).unwrap();
-        let child = Command::new(python())
-            .arg(&path)
-            .args(arguments)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::null())
-            .process_group(0)
-            .spawn()
-            .unwrap();
+        let mut command = Command::new(python());
+        command.arg(&path).args(arguments);
+        Self::of(command, folder)
+    }
+
+    /// Any other program; the folder goes with it.
+    pub(crate) fn of(mut command: Command, folder: TempDir) -> Self {
+        let child = command.stdin(Stdio::piped()).stdout(Stdio::null()).process_group(0).spawn().unwrap();
         Self { child, _folder: folder }
     }
 
