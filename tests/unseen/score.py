@@ -16,6 +16,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -65,9 +66,9 @@ class Seen:
         return None if told is None or self.froze is None else seconds(told) - self.froze
 
     def is_named(self) -> bool:
-        """Whether a keyword is in what was said; what a program is called does not count."""
+        """Whether a keyword is in what was said, as a word of its own; what a program is called does not count."""
         said = self.words().replace(self.name, "").lower()
-        return any(word.lower() in said for word in self.program["keywords"])
+        return any(re.search(rf"\b{re.escape(word.lower())}s?\b", said) for word in self.program["keywords"])
 
     def proven(self) -> bool:
         return any(event.get("frozen") for event in self.of("hang_suspected"))
@@ -257,10 +258,10 @@ def main() -> int:
     parser = argparse.ArgumentParser()
     parser.add_argument("gpulane", type=os.path.abspath)
     parser.add_argument("names", nargs="*")
-    parser.add_argument("--set", type=int, choices=(1, 2, 3), help="only those of one author")
+    parser.add_argument("--set", type=int, choices=(1, 2, 3, 4), help="only those of one author")
     parser.add_argument("--after", type=int, default=8)
     parser.add_argument("--lanes", type=int, default=25, help="programs at once")
-    parser.add_argument("--python", default=str(HERE / "venv/bin/python"), help="one that has joblib, filelock and numpy")
+    parser.add_argument("--python", default=str(HERE / "venv/bin/python"), help="one that has what requirements.txt names")
     parser.add_argument("--keep", help="a folder for the logs, stacks and events of each program")
     options = parser.parse_intermixed_args()
     programs = json.loads((HERE / "manifest.json").read_text())

@@ -1,0 +1,5 @@
+from common import *
+until_exists("control")
+time.sleep(SECONDS)
+with open(os.path.join(TMP, "control"), "w") as f:
+    f.write("continue\n")

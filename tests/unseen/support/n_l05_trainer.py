@@ -1,0 +1,4 @@
+import json
+from common import *
+time.sleep(SECONDS)
+publish("step1000.ckpt", json.dumps({"step": 1000}))

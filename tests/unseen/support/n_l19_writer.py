@@ -1,0 +1,3 @@
+from common import *
+time.sleep(SECONDS)
+publish("result.json", '{"ok": true}')

@@ -1,0 +1,6 @@
+import signal
+from common import *
+until_exists("job.pid")
+pid = int(open(os.path.join(TMP, "job.pid")).read())
+time.sleep(SECONDS)
+os.kill(pid, signal.SIGUSR1)
