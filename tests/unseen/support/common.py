@@ -1,3 +1,5 @@
+"""What the neighbours of the fourth set share: how long, where, and waiting for a file."""
+
 import os, time
 SECONDS = float(os.environ.get("UNSEEN_SECONDS", "15"))
 TMP = os.environ["UNSEEN_TMP"]

@@ -1,3 +1,5 @@
+"""Opens the FIFO of l03 after a while and writes into it."""
+
 from common import *
 until_exists("control")
 time.sleep(SECONDS)

@@ -1,3 +1,5 @@
+"""Holds the lock of l04 for a while."""
+
 import fcntl
 from common import *
 f = open(os.path.join(TMP, "build.lock"), "w")

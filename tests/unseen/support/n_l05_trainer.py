@@ -1,3 +1,5 @@
+"""Writes the checkpoint that l05 polls for."""
+
 import json
 from common import *
 time.sleep(SECONDS)

@@ -1,3 +1,5 @@
+"""Answers the long poll of l06 after a while."""
+
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from common import *
 

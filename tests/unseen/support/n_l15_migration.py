@@ -1,3 +1,5 @@
+"""Keeps the database of l15 locked for a while."""
+
 import sqlite3
 from common import *
 db = sqlite3.connect(os.path.join(TMP, "registry.db"), isolation_level=None)

@@ -1,3 +1,5 @@
+"""Keeps the write end of a pipe that l17 reads."""
+
 import socket
 from common import *
 os.chdir(TMP)

@@ -1,3 +1,5 @@
+"""Answers the stream of l18 after a while."""
+
 import socket
 from common import *
 s = socket.socket(); s.bind(("127.0.0.1", 0)); s.listen()

@@ -1,3 +1,5 @@
+"""Writes the file that l19 watches."""
+
 from common import *
 time.sleep(SECONDS)
 publish("result.json", '{"ok": true}')

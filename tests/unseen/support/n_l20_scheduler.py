@@ -1,3 +1,5 @@
+"""Signals l20 after a while."""
+
 import signal
 from common import *
 until_exists("job.pid")
