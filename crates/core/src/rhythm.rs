@@ -169,7 +169,7 @@ impl Rhythm {
         let spot = signs.rest.spot().filter(|spot| !self.needed && (spot.by_the_clock || !self.main));
         let at_rest = spot.is_some_and(|spot| self.rests_at(spot));
         let gap = self.gap(now, &done);
-        let fits = at_rest && !long && spot.is_some_and(|spot| self.fits(gap, step, spot.place, &done));
+        let fits = at_rest && !long && spot.is_some_and(|spot| self.fits(gap, step, spot, &done));
         (self.last, self.awake, self.ran) = (signs, 0, Some(now));
         let work = Work { cpu: done.cpu, io: done.io(), faults: done.faults, computed: long };
         if at_rest && let Some(gap) = gap {
@@ -284,17 +284,20 @@ impl Rhythm {
         self.most = self.most.max(done.io());
     }
 
-    fn fits(&self, gap: Option<Millis>, step: Millis, place: Place, done: &Done) -> bool {
+    fn fits(&self, gap: Option<Millis>, step: Millis, spot: Spot, done: &Done) -> bool {
         if done.faults > FEW_FAULTS.saturating_mul(done.wakes) {
             return false;
         }
-        let regular =
-            || self.wakes.are_alike(done.io(), done.wakes) && self.wakes.are_regular(gap, step, done.wakes);
+        let alike = || self.wakes.are_alike(done.io(), done.wakes);
+        if !spot.by_the_clock {
+            return alike() && self.wakes.come_evenly(gap, step, done.wakes);
+        }
+        let regular = || alike() && self.wakes.are_regular(gap, step, done.wakes);
         if !self.main {
             return regular();
         }
         // A heartbeat may also be a task of an event loop that waits for something else.
-        let beats = place.events && done.io() <= LOOP_IO.saturating_mul(done.wakes) && regular();
+        let beats = spot.place.events && done.io() <= LOOP_IO.saturating_mul(done.wakes) && regular();
         beats || self.asks(gap.unwrap_or(step), done)
     }
 

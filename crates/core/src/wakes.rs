@@ -103,6 +103,17 @@ impl Wakes {
         near(io, whole, SLACK) || near(io / wakes.max(1), each, SLACK)
     }
 
+    /// Whether a thread that others wake runs when it is due, as exactly as looks can tell. How often it then waits for a lock says nothing.
+    pub(crate) fn come_evenly(&self, gap: Option<Millis>, step: Millis, wakes: u64) -> bool {
+        let usual = median(self.0.iter().map(|wake| wake.gap.0));
+        let (Some(gap), Some(usual)) = (gap, usual) else { return true };
+        let exact = self.0.iter().map(|wake| wake.step.0).max().unwrap_or(0).max(step.0);
+        let (fast, slow) = self.paces();
+        let own = pace(wakes, gap.0);
+        let as_often = own <= fast.saturating_mul(ONE_WAKE) && own.saturating_mul(ONE_WAKE) >= slow;
+        near(gap.0, usual, 2 * exact) && as_often
+    }
+
     /// Whether wakes come when they are due, as exactly as looks can tell.
     pub(crate) fn are_regular(&self, gap: Option<Millis>, step: Millis, wakes: u64) -> bool {
         let Some(gap) = gap else { return true };

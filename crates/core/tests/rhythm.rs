@@ -12,6 +12,8 @@ struct Habit {
     every: u64,
     /// Milliseconds by which a wake is late.
     jitter: u64,
+    /// How often it waits in a wake.
+    waits: u64,
     cpu: u64,
     read: u64,
     written: u64,
@@ -19,8 +21,15 @@ struct Habit {
 }
 
 const PLACE: Place = Place { call: 230, stack: 7, code: 8, events: false };
-const HEARTBEAT: Habit =
-    Habit { every: 2000, jitter: 0, cpu: MS / 2, read: 3000, written: 40, rest: Rest::Clock(PLACE) };
+const HEARTBEAT: Habit = Habit {
+    every: 2000,
+    jitter: 0,
+    waits: 1,
+    cpu: MS / 2,
+    read: 3000,
+    written: 40,
+    rest: Rest::Clock(PLACE),
+};
 
 /// What came of watching it for so many milliseconds, looking every `step`: all that counted as work, and whether it is known to
 /// only look in the end.
@@ -35,7 +44,7 @@ fn watched(habit: impl Fn(u64) -> Habit, main: bool, step: u64, time: u64) -> (W
             signs = ThreadSigns {
                 cpu: signs.cpu + habit.cpu,
                 runs: signs.runs + 3,
-                waits: signs.waits + 1,
+                waits: signs.waits + habit.waits,
                 delay: signs.delay,
                 read: signs.read + habit.read,
                 written: signs.written + habit.written,
@@ -147,6 +156,12 @@ fn who_is_woken_follows_whoever_keeps_time_with_it() {
         let (_, slow) = watched(|_| Habit { every: 30_000, ..HEARTBEAT }, false, step, 400_000);
         assert!(!woken.follows(&slow), "at a look every {step} ms");
     }
+    let locks = |wake: u64| Habit { every: 500, waits: 1 + wake % 3, ..reader };
+    let (work, woken) = watched(locks, false, 1250, 60_000);
+    assert!(
+        work == Work::default() && woken.only_looks(),
+        "it waits for a lock or two of a queue, or for none"
+    );
     let (work, main) = watched(|_| reader, true, 250, 60_000);
     assert!(work.io > 0 && !main.only_looks(), "a main thread that is woken works");
     let (work, _) = watched(|wake| Habit { every: 500 + wake % 4 * 3000, ..reader }, false, 250, 60_000);
