@@ -5,6 +5,7 @@ A fault that finds nobody to strike is tried again until the call it is meant fo
 
 from __future__ import annotations
 
+import math
 import os
 import random
 import signal
@@ -222,12 +223,20 @@ def fill_disk(life: Life, fault: Fault) -> bool:
     """The disk is full for a while."""
     life.happened.slowed = life.happened.refused = True
     life.disk.fill()
+    life.happened.full.append([time.time(), math.inf])
     if not life.journal.seen:
         # No job was started, and that is said.
         life.call.excused |= {2}
-    life.later(0.3 + 2 * fault.roll, life.disk.free)
+    life.later(0.3 + 2 * fault.roll, lambda: free_disk(life))
     life.say("disk full for a while")
     return True
+
+
+def free_disk(life: Life) -> None:
+    """There is space again."""
+    for stretch in life.happened.full:
+        stretch[1] = min(stretch[1], time.time())
+    life.disk.free()
 
 
 def cut_power(life: Life, fault: Fault) -> bool:

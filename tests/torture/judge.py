@@ -9,6 +9,7 @@ import hashlib
 import json
 from collections import Counter
 from dataclasses import dataclass, field
+from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -16,6 +17,10 @@ from . import journal
 from .judge_maps import MapJudge
 from .story import REASONS, UNCOUNTED, Happened, JobStory, StageStory, Story
 from .verdict import Verdict, check_announced, read_notes
+
+
+# What a job says of a full disk.
+FULL = "No space left on device"
 
 
 @dataclass
@@ -156,6 +161,11 @@ class Judge:
         text = f"{job.name} failed {fate.disk_full} times on a full disk without that being counted"
         self.verdict.check("retries are counted", fine, text)
 
+    def was_full(self, event: journal.Event) -> bool:
+        """Whether the disk was full when this was recorded, and a moment before and after."""
+        at = datetime.fromisoformat(event["time"].replace("Z", "+00:00")).timestamp()
+        return any(begun + 0.2 < at < ended - 0.2 for begun, ended in self.happened.full)
+
     def judge_reason(self, job: JobStory, event: journal.Event) -> None:
         """Every failure has a cause in the story, or in what the torture did."""
         reason, attempt = event["reason"], event["attempt"]
@@ -175,6 +185,8 @@ class Judge:
             "stopped": True,
         }
         text = f"{job.name} attempt {attempt} failed by {reason}: {json.dumps(event)}; it noted {notes}"
+        if any(note["at"] == "trouble" and FULL in note["what"] for note in notes) and self.was_full(event):
+            self.verdict.check("a full disk burns no job", bool(event.get("disk_full")), text)
         self.verdict.check("every failure has its cause", bool(own or done.get(reason)), text)
 
     def judge_state(self, job: JobStory) -> None:

@@ -166,6 +166,8 @@ class Happened:
     orphans: bool = False
     # Files could not be written for a while: a job, or its publishing, may have failed for that.
     refused: bool = False
+    # When the disk was full, from and to, in seconds since 1970.
+    full: list[list[float]] = field(default_factory=list)
     # Time was taken from the jobs (stopped, slow disk), so a time limit may strike anybody.
     slowed: bool = False
     # What was done, in order, for a person.

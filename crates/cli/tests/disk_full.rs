@@ -341,6 +341,29 @@ fn a_map_that_cannot_write_its_results_is_shown_as_held_and_goes_on_with_space()
     assert!(finished.stderr.contains("free some space"), "said under -q, too: {}", finished.stderr);
 }
 
+#[test]
+fn a_map_that_begins_on_a_full_disk_waits_for_space_and_does_not_stop() {
+    let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
+    let place = gpulane.workspace.path().join("disk");
+    let Some(disk) = SmallDisk::of_size(&place, 4 << 10) else { return };
+    gpulane.workspace.file("model.py", "def Model(batch):\n    return [{'n': 1} for _ in batch]\n");
+    gpulane.workspace.file("items.txt", "1\n2\n3\n");
+    let map = "\n[[stage]]\nname = \"m\"\nafter = [\"s\"]\nmap = { model = \"model.py:Model\", input = [\"@items.txt\"], decode = \"value\" }\n\
+               [[stage]]\nname = \"t\"\nafter = [\"m\"]\ncommand = [\"true\"]\n";
+    let plan = PLAN.replace("WORK", gpulane.workspace.path().to_str().unwrap()).replace("1, 2, 3", "1");
+    gpulane.workspace.file("plan.toml", &format!("{plan}{map}"));
+    let live = gpulane.spawn(&["run", "plan.toml", "--gpus", "none", "--run-dir", "disk/r", "-q"]);
+    wait_for_job(&gpulane, 1);
+    disk.fill();
+    go(&gpulane, 1);
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    disk.free();
+    let finished = live.wait();
+    assert_eq!(finished.code, 0, "{}", finished.stderr);
+    let journal = journal_of(&gpulane, "disk");
+    assert!(!journal.contains("\"map_stopped\""), "{journal}");
+}
+
 /// Starts a run of one job with an entry on a disk of this size, and interrupts it as soon as it says something. Returns its exit code
 /// and what it said.
 fn start_on(gpulane: &Gpulane, number: u32) -> (i32, String) {

@@ -291,3 +291,22 @@ map = { model = "model.py:Model", input = "@items.txt", format = "jsonl", worker
     gpulane.workspace.file("mended", "");
     assert_eq!(gpulane.call(&["resume", "r", "--failed"]).code, 0);
 }
+
+#[test]
+fn what_was_skipped_for_a_map_that_stopped_runs_when_resume_has_completed_the_map() {
+    let gpulane = gpulane();
+    gpulane.workspace.file("model.py", "def Model(batch):\n    return [{'n': 1} for _ in batch]\n");
+    list(&gpulane, 2);
+    let items = gpulane.workspace.path().join("items.txt");
+    let plan = "[[stage]]\nname = \"s\"\ncommand = [\"rm\", \"ITEMS\"]\n[[stage]]\nname = \"m\"\nafter = [\"s\"]\n\
+                map = { model = \"model.py:Model\", input = [\"@items.txt\"], decode = \"value\" }\n\
+                [[stage]]\nname = \"t\"\nafter = [\"m\"]\ncommand = [\"true\"]\n";
+    gpulane.workspace.file("plan.toml", &plan.replace("ITEMS", items.to_str().unwrap()));
+    let stopped = gpulane.call(&["run", "plan.toml", "--gpus", "none", "--run-dir", "r"]);
+    assert_ne!(stopped.code, 0, "{}", stopped.stderr);
+    list(&gpulane, 2);
+    let resumed = gpulane.call(&["resume", "r"]);
+    assert_eq!(resumed.code, 0, "{}", resumed.stderr);
+    let journal = std::fs::read_to_string(gpulane.workspace.path().join("r/journal.jsonl")).unwrap();
+    assert!(journal.contains("\"event\":\"job_succeeded\",\"job\":\"t"), "{journal}");
+}

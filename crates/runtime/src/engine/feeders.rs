@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use gpulane_journal::RunDir;
 use gpulane_model::{FEEDER, FeederWord, Millis, Plan, ProcessExit, RunState, StageId, env_vars};
+use rustix::fs::{Mode, OFlags};
 use rustix::pipe::{PipeFlags, pipe_with};
 use rustix::process::{Pid, Signal};
 
@@ -114,7 +115,15 @@ impl Feeders {
         };
         let (words, theirs) = pipe_with(PipeFlags::CLOEXEC)?;
         rustix::io::ioctl_fionbio(&words, true)?;
-        let log = open_log(&self.dir, &self.dir.map_dir(self.plan.stage(stage)))?;
+        let log = match open_log(&self.dir, &self.dir.map_dir(self.plan.stage(stage))) {
+            // The feeder waits for space; its log is not worth more than the map.
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) =>
+            {
+                rustix::fs::open("/dev/null", OFlags::WRONLY | OFlags::CLOEXEC, Mode::empty())?
+            }
+            log => log?,
+        };
         let name = &self.plan.stage(stage).name;
         let spawned = spawn(&mut self.spawner, &orders, name, theirs.as_fd(), log.as_fd())?;
         let Spawned { pid, pidfd } = spawned;

@@ -106,6 +106,9 @@ pub(super) fn take_stock(resumed: &Resumed<'_>, past: &mut RunState) {
         }
         stock.retry(job);
     }
+    // A map that stopped is taken up again, and with it what was skipped for that.
+    stock.published |=
+        stock.past.maps.iter().flatten().any(|map| map.stopped.is_some() && map.finished.is_none());
     for job in plan.job_ids().filter(|job| plan.stage_of(*job).map.is_none()) {
         stock.requeue(job, failed_too);
     }
@@ -159,7 +162,7 @@ struct Stock<'a> {
     journal: &'a Journal,
     past: &'a mut RunState,
     trust: Trust,
-    /// An output was published whose job had failed for want of that: what was skipped for it may run.
+    /// An output was published whose job had failed for want of that, or a map goes on that had stopped: what was skipped for it may run.
     published: bool,
     /// Jobs whose kept output cannot be put in its place, for a reason that does not pass.
     stuck: Vec<JobId>,

@@ -64,6 +64,7 @@ pub(crate) struct Begun {
 }
 
 /// What is to be done, before anything of it is looked at.
+#[derive(Clone)]
 pub(crate) struct Asked {
     stage: Stage,
     map: MapStage,

@@ -123,3 +123,28 @@ fn what_runs_short_passes_and_what_is_lost_does_not() {
     // After a sync that failed, one that succeeds proves nothing.
     assert!(!of(SyncError::Lost(Errno::NOSPC.into())));
 }
+
+#[test]
+fn an_output_is_emptied_however_deep_and_no_further_than_its_own() {
+    let root = tempfile::tempdir_in("/dev/shm").or_else(|_| tempfile::tempdir()).unwrap();
+    let output = output(root.path());
+    let outside = root.path().join("outside");
+    std::fs::create_dir(&outside).unwrap();
+    std::fs::write(outside.join("kept"), vec![1; 1 << 20]).unwrap();
+    std::os::unix::fs::symlink(&outside, output.from.join("link")).unwrap();
+    std::fs::hard_link(outside.join("kept"), output.from.join("second-name")).unwrap();
+    let mut bottom = open(&output.from, DIRECTORY, Mode::empty()).unwrap();
+    for _ in 0..1500 {
+        mkdirat(&bottom, "a-name-of-some-length", Mode::RWXU).unwrap();
+        bottom = openat(&bottom, "a-name-of-some-length", DIRECTORY, Mode::empty()).unwrap();
+    }
+    let file = openat(&bottom, "file", OFlags::CREATE | OFlags::WRONLY, Mode::RWXU).unwrap();
+    rustix::io::write(&file, &vec![1; 64 << 10]).unwrap();
+    let mut publisher = Publisher::new().unwrap();
+    let from = output.from.clone();
+    publisher.empty(output);
+    let Answer::Emptied { bytes, .. } = wait_for_answer(&publisher) else { panic!("emptied") };
+    assert!((64 << 10..1 << 20).contains(&bytes), "what has another name is not given back: {bytes}");
+    assert_eq!(std::fs::read_dir(from).unwrap().count(), 0, "the directory itself stays");
+    assert_eq!(std::fs::read(outside.join("kept")).unwrap().len(), 1 << 20);
+}
