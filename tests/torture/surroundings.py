@@ -79,7 +79,7 @@ def own_processes(life: Life, fault: Fault) -> bool:
 
 
 def foreign_proc(life: Life, fault: Fault) -> bool:
-    """A PID namespace whose /proc is another's: refused. What is refused already for another reason has its own answer."""
+    """A PID namespace whose /proc is another's: refused. What is refused already has its own answer."""
     if life.refusal or life.must:
         return False
     life.wish["processes"] = "foreign"
