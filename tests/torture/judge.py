@@ -18,7 +18,6 @@ from .judge_maps import MapJudge
 from .story import REASONS, UNCOUNTED, Happened, JobStory, StageStory, Story
 from .verdict import Verdict, check_announced, read_notes
 
-
 # What a job says of a full disk.
 FULL = "No space left on device"
 
