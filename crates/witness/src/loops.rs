@@ -8,6 +8,7 @@ use serde::Serialize;
 
 use crate::Frame;
 use crate::frame::Owner;
+use crate::native::in_time;
 use crate::proc_files::shortened;
 use crate::python::Text;
 
@@ -80,9 +81,15 @@ fn source(file: &str, folder: &Path) -> Option<String> {
     let path = PathBuf::from(file);
     let path =
         if path.is_absolute() { path } else { std::fs::read_link(folder.join("cwd")).ok()?.join(path) };
-    let mut bytes = Vec::new();
-    gpulane_files::open(&path).ok()?.take(MOST).read_to_end(&mut bytes).ok()?;
-    Some(String::from_utf8_lossy(&bytes).into_owned())
+    let pid = folder.file_name().and_then(|name| name.to_str()?.parse().ok()).unwrap_or(0);
+    let place = path.parent()?.to_string_lossy().into_owned();
+    let text = move || {
+        let mut bytes = Vec::new();
+        gpulane_files::open(&path).ok()?.take(MOST).read_to_end(&mut bytes).ok()?;
+        Some(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    // Its disk may not answer; what it asks for is then not told.
+    in_time(pid, &place, text)
 }
 
 /// The loop of a shell's script in which it sleeps. Which line it is at is not known, so there must be no other.

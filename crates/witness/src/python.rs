@@ -86,6 +86,8 @@ fn stacks(pid: u32, locals: bool) -> Result<(String, Vec<StackTrace>), String> {
     let config = Config {
         blocking: LockingStrategy::NonBlocking,
         collect_thread_names: true,
+        // For shorter names it would look into folders of the program, whose disk may not answer.
+        full_filenames: true,
         dump_locals: u64::from(locals),
         ..Config::default()
     };

@@ -8,6 +8,7 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::Path;
+use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -116,6 +117,24 @@ fn is_on(seen: &Stat, mapping: &Mapping) -> bool {
 /// Whether this is a file system (overlay, btrfs) whose files are mapped under another device than they say.
 fn hides_device(file: impl std::os::fd::AsFd) -> bool {
     fstatfs(file).is_ok_and(|system| [0x794c_7630, 0x9123_683e].contains(&system.f_type))
+}
+
+/// What is read from a file of a process, on a thread of its own, which may stay behind; `None`: nothing, or not in time. `place`: what stops
+/// answering together, as a folder or a device does.
+pub(crate) fn in_time<T: Send + 'static>(
+    pid: u32,
+    place: &str,
+    read: impl FnOnce() -> Option<T> + Send + 'static,
+) -> Option<T> {
+    let under_way = Read::begin(pid, place)?;
+    let (send, answer) = sync_channel(1);
+    let look = move || {
+        let found = read();
+        drop(under_way);
+        let _ = send.send(found);
+    };
+    std::thread::Builder::new().name("names".into()).spawn(look).ok()?;
+    answer.recv_timeout(PATIENCE).ok().flatten()
 }
 
 /// A read of a file of a process that is under way.
