@@ -212,14 +212,16 @@ fn jobs_on_a_full_disk_are_held_and_cost_no_try_until_there_is_space() {
     for (disk, to) in [("quiet", "2> /dev/null"), ("told", "")] {
         let place = gpulane.workspace.path().join(disk);
         let Some(small) = SmallDisk::of_size(&place, 8 << 10) else { return };
-        // Enough for a start; when what the job wrote is gone there is as much again, which starts nobody.
         let live = start_without_space(&gpulane, disk, 1200 << 10, to);
         let out = place.join("r/jobs/s/n=1/attempt-1/out");
-        wait_until("what the try had written to go", || {
-            std::fs::read_dir(&out).is_ok_and(|mut it| it.next().is_none())
-        });
         let status = gpulane.call(&["status", &format!("{disk}/r")]);
         assert!(status.stdout.contains("no space left on the disk of"), "{disk}: {}", status.stdout);
+        // What the job wrote is its user's; without it there is as much space as before, which starts nobody.
+        assert!(
+            std::fs::metadata(out.join("a/model")).unwrap().len() > 1 << 20,
+            "{disk}: nothing is removed"
+        );
+        std::fs::remove_dir_all(out.join("a")).unwrap();
         // Longer than until the second look.
         std::thread::sleep(std::time::Duration::from_secs(5));
         assert_eq!(failures(&journal_of(&gpulane, disk)), (1, 1), "no job is started to find out");
@@ -235,6 +237,8 @@ fn jobs_on_a_full_disk_are_held_and_cost_no_try_until_there_is_space() {
         );
         assert_eq!(count(&finished.stderr, "no new starts"), 1, "{disk}: said once: {}", finished.stderr);
         assert!(finished.stderr.contains("there is space again"), "{disk}: {}", finished.stderr);
+        let kept = format!("are kept in {}", out.display());
+        assert!(finished.stderr.contains(&kept), "{disk}: {}", finished.stderr);
     }
 }
 

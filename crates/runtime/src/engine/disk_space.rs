@@ -173,8 +173,8 @@ struct Hold {
     longest: Millis,
     /// What was seen last.
     found: Option<Found>,
-    /// Outputs that are being removed: what they give back belongs to the jobs that wrote them.
-    emptying: usize,
+    /// Outputs that are being measured: who wrote them needs as much again.
+    measuring: usize,
 }
 
 /// Whether a job may be started.
@@ -195,7 +195,7 @@ impl DiskSpace {
             pause: FIRST_PAUSE,
             longest: LONGEST_PAUSE,
             found: None,
-            emptying: 0,
+            measuring: 0,
         });
         Self { hold, jobs: Vec::new() }
     }
@@ -215,22 +215,22 @@ impl DiskSpace {
             pause,
             longest,
             found: None,
-            emptying: 0,
+            measuring: 0,
         });
         hold.found = Some(found);
     }
 
-    /// The output of a job that found the disk full is being removed.
-    pub(super) fn on_emptying(&mut self) {
+    /// The output of a job that found the disk full is being measured.
+    pub(super) fn on_measuring(&mut self) {
         if let Some(hold) = &mut self.hold {
-            hold.emptying += 1;
+            hold.measuring += 1;
         }
     }
 
-    /// It is removed, and gave back so much: the job needs more than that.
-    pub(super) fn on_emptied(&mut self, job: JobId, bytes: u64) {
+    /// A job that found the disk full had written so much: it needs more than that.
+    pub(super) fn on_measured(&mut self, job: JobId, bytes: u64) {
         if let Some(hold) = &mut self.hold {
-            hold.emptying = hold.emptying.saturating_sub(1);
+            hold.measuring = hold.measuring.saturating_sub(1);
         }
         if let Some(needy) = self.jobs.iter_mut().find(|needy| needy.job == job) {
             needy.need = needy.need.max(bytes);
@@ -245,7 +245,7 @@ impl DiskSpace {
     /// Whether a job may be started. `look` is asked only while starts are held, with how much is wanted.
     pub(super) fn permit(&mut self, now: Millis, look: impl FnOnce(u64) -> Found) -> StartPermit {
         let Some(hold) = &mut self.hold else { return StartPermit::Granted };
-        if now < hold.next || hold.emptying > 0 {
+        if now < hold.next || hold.measuring > 0 {
             return StartPermit::Refused(hold.found);
         }
         let found = look(self.jobs.iter().map(|needy| needy.need).max().unwrap_or(0));
@@ -337,7 +337,7 @@ mod tests {
                 space.hold = None;
                 space.on_full(JobId(1), quota, Millis(0));
             }
-            // What the failed try had written is gone, and so is what could be seen of the want.
+            // How much is missing cannot be seen.
             assert_eq!(
                 space.permit(Millis::seconds(pause - 1), |_| SPACE),
                 StartPermit::Refused(Some(quota))
@@ -351,12 +351,12 @@ mod tests {
         let mut space = DiskSpace::default();
         let later = Millis::seconds(60);
         space.on_full(JobId(1), FULL, Millis(0));
-        space.on_emptying();
+        space.on_measuring();
         assert_eq!(
-            space.permit(later, |_| panic!("its output still goes")),
+            space.permit(later, |_| panic!("its output is still measured")),
             StartPermit::Refused(Some(FULL))
         );
-        space.on_emptied(JobId(1), 9 * GIB);
+        space.on_measured(JobId(1), 9 * GIB);
         let look = |wanted| if wanted == 9 * GIB { FULL } else { SPACE };
         assert_eq!(space.permit(later, look), StartPermit::Refused(Some(FULL)));
         space.on_ended(JobId(1));

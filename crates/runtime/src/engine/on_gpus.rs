@@ -305,7 +305,7 @@ impl Reactor<'_> {
                     self.sharing.alone.insert(job);
                 }
                 if failure.disk_full.is_some() {
-                    self.clear_output(job, *attempt);
+                    self.measure_output(job, *attempt);
                 } else {
                     self.disk_space.on_ended(job);
                 }

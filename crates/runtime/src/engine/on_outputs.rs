@@ -1,10 +1,13 @@
 //! Outputs: a job that says it is finished has them made durable, one that has ended has them published.
 
 use gpulane_core::Input;
-use gpulane_model::{Attempt, Event, JobId};
+use gpulane_model::{Attempt, Bytes, Event, JobId};
 
 use super::publish::Answer;
 use super::reactor::Reactor;
+
+/// From so many bytes on, people are told what a failed try has left on a full disk.
+const WORTH_A_WORD: u64 = 1 << 20;
 
 impl Reactor<'_> {
     /// Passes on what the watch over the jobs has found.
@@ -71,8 +74,17 @@ impl Reactor<'_> {
                 }
                 Some(Input::PublishFailed { job, attempt, message, kept })
             }
-            Answer::Emptied { job, bytes } => {
-                self.disk_space.on_emptied(job, bytes);
+            Answer::Measured { job, attempt, bytes } => {
+                self.disk_space.on_measured(job, bytes);
+                if bytes >= WORTH_A_WORD {
+                    let (dir, plan) = (&self.prepared.dir, &self.prepared.plan);
+                    let (name, out) = (plan.job_name(job), dir.attempt_out(plan, job, attempt));
+                    self.prepared.link.trouble(&format!(
+                        "{} that {name} wrote before the disk was full are kept in {}; remove them if you do not need them",
+                        Bytes(bytes),
+                        out.display()
+                    ));
+                }
                 None
             }
             // Of one that has ended meanwhile, its end tells more.
@@ -85,17 +97,14 @@ impl Reactor<'_> {
         }
     }
 
-    /// A try failed on a full disk: what it had written would only keep the next one from its space. The word of a job that said it was
-    /// done may still be taken for it after a crash, so that its output stays.
-    pub(super) fn clear_output(&mut self, job: JobId, attempt: Attempt) {
-        let (dir, plan) = (&self.prepared.dir, &self.prepared.plan);
-        let said_done = self.done.get(&job) == Some(&attempt) || dir.done_file(plan, job, attempt).exists();
-        if said_done || plan.stage_of(job).map.is_some() {
+    /// A try failed on a full disk: the next one needs at least as much space as it had written, which stays where it is.
+    pub(super) fn measure_output(&mut self, job: JobId, attempt: Attempt) {
+        if self.prepared.plan.stage_of(job).map.is_some() {
             return;
         }
         if let Some(output) = self.launchpad.output_of(job, attempt) {
-            self.disk_space.on_emptying();
-            self.publisher.empty(output);
+            self.disk_space.on_measuring();
+            self.publisher.measure(output);
         }
     }
 

@@ -5,7 +5,7 @@
 //! has long been given to another. What still cannot be put in place stays where it is, for `resume` to publish.
 
 mod durable;
-mod empty;
+mod measure;
 mod queue;
 
 use std::io;
@@ -90,8 +90,8 @@ pub(super) enum Answer {
     },
     /// What a job that still runs has written by now is on the disk.
     Durable { job: JobId, attempt: Attempt },
-    /// What a failed attempt had written is removed, which gave back so much of the disk.
-    Emptied { job: JobId, bytes: u64 },
+    /// A failed attempt has used so much of the disk.
+    Measured { job: JobId, attempt: Attempt, bytes: u64 },
 }
 
 /// Why an output is not in its place.
@@ -179,9 +179,9 @@ impl Publisher {
         self.hand_over(output, Goal::Durable);
     }
 
-    /// Removes what a failed attempt has written: nobody will ever publish it. Its directory stays, as that of each failed attempt.
-    pub(super) fn empty(&mut self, output: Output) {
-        self.hand_over(output, Goal::Empty);
+    /// Finds out how much of the disk a failed attempt has used.
+    pub(super) fn measure(&mut self, output: Output) {
+        self.hand_over(output, Goal::Measured);
     }
 
     fn hand_over(&mut self, output: Output, goal: Goal) {
@@ -198,8 +198,8 @@ impl Publisher {
         } else if goal == Goal::Published {
             // No thread could be had: do it here rather than not at all.
             self.queue.answer(publish_now(&task));
-        } else if goal == Goal::Empty {
-            self.queue.answer(empty_out(&task.output));
+        } else if goal == Goal::Measured {
+            self.queue.answer(measure_out(&task.output));
         }
     }
 
@@ -236,8 +236,8 @@ impl Drop for Publisher {
 fn work(queue: &Queue, task: Task) -> bool {
     let (job, attempt) = (task.output.job, task.output.attempt);
     let result = match task.goal {
-        Goal::Empty => {
-            queue.answer(empty_out(&task.output));
+        Goal::Measured => {
+            queue.answer(measure_out(&task.output));
             return true;
         }
         Goal::Durable => sync_in_place(&task.output.place),
@@ -252,7 +252,7 @@ fn work(queue: &Queue, task: Task) -> bool {
     }
     match (result, task.goal) {
         (Ok(()), Goal::Durable) => queue.answer(Answer::Durable { job, attempt }),
-        (Ok(()), Goal::Empty | Goal::Published) => queue.answer(Answer::Published { job, attempt }),
+        (Ok(()), Goal::Measured | Goal::Published) => queue.answer(Answer::Published { job, attempt }),
         (Err(error), goal) => {
             let given_up = if error.may_pass() { queue.again(task) } else { Some(task) };
             if let Some(task) = given_up.filter(|_| goal == Goal::Published) {
@@ -263,9 +263,10 @@ fn work(queue: &Queue, task: Task) -> bool {
     true
 }
 
-fn empty_out(output: &Output) -> Answer {
+fn measure_out(output: &Output) -> Answer {
     let out = openat(&output.place.stage, output.place.from(), DIRECTORY, Mode::empty());
-    Answer::Emptied { job: output.job, bytes: out.map_or(0, empty::empty) }
+    let (job, attempt) = (output.job, output.attempt);
+    Answer::Measured { job, attempt, bytes: out.map_or(0, measure::measure) }
 }
 
 fn publish_now(task: &Task) -> Answer {

@@ -28,8 +28,8 @@ pub(super) enum Goal {
     Durable,
     /// Durable and in its final place.
     Published,
-    /// Removed, but for its directory.
-    Empty,
+    /// Measured, and left as it is.
+    Measured,
 }
 
 /// Between the engine's loop and the threads.
