@@ -33,7 +33,7 @@ class Fate:
     disk_full: int = 0
     failures: list[journal.Event] = field(default_factory=list)
     last: journal.Event = field(default_factory=dict)
-    # Its latest process.
+    # The process of its latest attempt; 0 where no record of its start can be read.
     pid: int = 0
     # Attempts of which it was said that they show no life and may live.
     told: set[int] = field(default_factory=set)
@@ -100,6 +100,7 @@ class Judge:
             if event.get("disk_full"):
                 self.judge_disk_full(job, fate, event)
             self.judge_reason(job, event)
+            fate.pid = 0
         elif kind == "job_retrying":
             limit = self.story.stage_of(job).retries
             fine = fate.counted <= limit or self.happened.doubt
@@ -170,11 +171,12 @@ class Judge:
         reason, attempt = event["reason"], event["attempt"]
         notes = [note for note in self.notes[job.name] if note["attempt"] == attempt]
         own = any(note["at"] == "failing" and REASONS[note["how"]] == reason for note in notes)
-        # Of a journal that was damaged the record of its start may be gone; its own note is not.
-        pids = {self.fates[job.name].pid, *(note.get("pid") for note in notes)} - {None}
+        # Of a damaged journal the record of its start may be gone; its own note is not, if it came to write one.
+        pids = {self.fates[job.name].pid, *(note.get("pid") for note in notes)} - {None, 0}
+        nameless = self.happened.doubt and not pids and bool(self.happened.signalled)
         done = {
             "exit": self.happened.refused or any(note["at"] == "trouble" for note in notes),
-            "signal": bool(pids & self.happened.signalled),
+            "signal": bool(pids & self.happened.signalled) or nameless,
             "timeout": self.happened.slowed and "timeout" in self.story.stage_of(job).keys,
             "cancelled": {"*", job.name} & self.happened.cancelled,
             "interrupted": True,

@@ -25,6 +25,7 @@ class MapJudge:
         self.given = {path.name.split("-")[-1]: read_notes(path) for path in notes.glob(f"given-{stage}-*")}
         self.seen = {path.name.split("-")[-1]: path.read_bytes() for path in notes.glob(f"seen-{stage}-*")}
         self.verdict = Verdict()
+        self.unlucky: set[str] = set()
 
     def judge_alone(self) -> Verdict:
         """A lone map: the run is nothing else."""
@@ -41,6 +42,7 @@ class MapJudge:
         """Everything, one after the other; a map that was cancelled has settled some of its items."""
         rows = self.read_lines(sorted(self.folder.glob("part-*.jsonl")))
         failed = self.read_lines([self.folder / "failed.jsonl"])
+        self.unlucky = self.find_unlucky(events, failed)
         self.judge_items(rows, failed, complete)
         self.judge_twins(rows, failed)
         self.judge_commits()
@@ -57,6 +59,22 @@ class MapJudge:
             except (OSError, ValueError) as error:
                 self.verdict.check("every part is whole", False, f"{path}: {error}")
         return found
+
+    def find_unlucky(self, events: list[journal.Event], failed: list[dict[str, Any]]) -> set[str]:
+        """Items that failed for what the torture did to their workers.
+
+        A worker that may not write is down whatever it is given. An item that two workers were given alone just when
+        they were signalled is taken for the cause.
+        """
+        started = {event["pid"] for event in events if event["event"] == "job_started" and self.is_mine(event["job"])}
+        signalled = (started | {int(pid) for pid in self.given}) & self.happened.signalled
+        if not self.happened.refused and len(signalled) < 2:
+            return set()
+        return {row["item"] for row in failed if BROUGHT_DOWN in str(row.get("reason"))}
+
+    def is_mine(self, job: str) -> bool:
+        """Whether a job is a worker of this map."""
+        return job.split("/")[0] == self.stage
 
     def judge_items(self, rows: list[dict[str, Any]], failed: list[dict[str, Any]], complete: bool) -> None:
         """Each item is settled once, and as it should be."""
@@ -75,9 +93,11 @@ class MapJudge:
             if item.expect == "row":
                 right = values.get(item.name) == item.value
                 seen = values.get(item.name, f"failed: {reasons.get(item.name)}")
-                # A worker that may not write is down whatever it is given.
-                unable = self.happened.refused and BROUGHT_DOWN in str(reasons.get(item.name))
-                check("every item as it should be", right or unable, f"{item.name!r} must be {item.value}, is {seen}")
+                check(
+                    "every item as it should be",
+                    right or item.name in self.unlucky,
+                    f"{item.name!r} must be {item.value}, is {seen}",
+                )
             elif item.expect == "failed":
                 seen = f"it has the row {values.get(item.name)}"
                 check("every item as it should be", losses[item.name] == 1, f"{item.name!r} must fail, {seen}")
@@ -87,7 +107,7 @@ class MapJudge:
         values = {row["item"]: "failed" for row in failed} | {row["item"]: row.get("value") for row in rows}
         fates: dict[str, dict[str, Any]] = defaultdict(dict)
         for item in self.map.items:
-            if item.twin is not None and item.name in values:
+            if item.twin is not None and item.name in values and item.name not in self.unlucky:
                 fates[item.twin][item.name] = values[item.name]
         for seen in fates.values():
             alike = len({str(value) for value in seen.values()}) == 1
