@@ -62,7 +62,7 @@ fn look_at(pid: u32, files: &OpenFiles, tcp: &TcpSockets, notes: &mut Notes) -> 
     let stat = stat(&folder)?;
     let tids = tasks(&folder, pid);
     let (python, mut stacks) = python::look(pid, &folder, &tids);
-    let look = Look { folder: &folder, files, tcp };
+    let look = Look { pid, folder: &folder, files, tcp };
     let threads =
         tids.iter().filter_map(|tid| look.thread(*tid, stacks.remove(tid).unwrap_or_default(), notes));
     let threads: Vec<ThreadEvidence> = threads.collect();
@@ -90,6 +90,7 @@ fn look_at(pid: u32, files: &OpenFiles, tcp: &TcpSockets, notes: &mut Notes) -> 
 
 /// What the threads of one process have in common.
 struct Look<'a> {
+    pid: u32,
     folder: &'a Path,
     files: &'a OpenFiles,
     tcp: &'a TcpSockets,
@@ -103,14 +104,10 @@ impl Look<'_> {
         let wait = call.as_ref().map(|call| self.wait(call));
         notes.calls.extend(call.map(|call| (tid, call)));
         notes.marks.insert(tid, python.marks);
-        let in_loop = match &wait {
-            Some(wait) if wait.timed == Some(true) => {
-                loops::around(&python.frames, &python.texts, self.folder)
-            }
-            // A shell sleeps by a child.
-            Some(wait) if wait.call == "wait4" => loops::of_shell(self.folder),
-            _ => None,
-        };
+        let asked = wait
+            .as_ref()
+            .and_then(|wait| loops::Asked::of(self.pid, tid, wait, &python.frames, python.texts));
+        notes.in_loops.extend(asked);
         Some(ThreadEvidence {
             tid,
             name: python.name.unwrap_or(stat.name),
@@ -121,7 +118,7 @@ impl Look<'_> {
             switches: switches(&folder),
             gil: python.gil,
             frames: python.frames,
-            in_loop,
+            in_loop: None,
         })
     }
 

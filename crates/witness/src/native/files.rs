@@ -8,7 +8,6 @@ use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, LazyLock, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
@@ -17,8 +16,9 @@ use rustix::fs::{CWD, FileType, Mode, OFlags, Stat, fstat, fstatfs, major, minor
 use super::elf::{self, Table};
 use crate::maps::Mapping;
 
-/// How long all names of a look may take. Who reads a file for longer is taken for one that may not come back.
-pub(super) const PATIENCE: Duration = Duration::from_secs(2);
+/// How long all names of a look may take, and all loops, which are read at the same time. Who reads a file for longer is taken for one
+/// that may not come back.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(2);
 /// Files of one process that are opened in one look.
 const MOST_FILES: usize = 256;
 /// Files that are remembered; beyond, all are forgotten.
@@ -119,26 +119,8 @@ fn hides_device(file: impl std::os::fd::AsFd) -> bool {
     fstatfs(file).is_ok_and(|system| [0x794c_7630, 0x9123_683e].contains(&system.f_type))
 }
 
-/// What is read from a file of a process, on a thread of its own, which may stay behind; `None`: nothing, or not in time. `place`: what stops
-/// answering together, as a folder or a device does.
-pub(crate) fn in_time<T: Send + 'static>(
-    pid: u32,
-    place: &str,
-    read: impl FnOnce() -> Option<T> + Send + 'static,
-) -> Option<T> {
-    let under_way = Read::begin(pid, place)?;
-    let (send, answer) = sync_channel(1);
-    let look = move || {
-        let found = read();
-        drop(under_way);
-        let _ = send.send(found);
-    };
-    std::thread::Builder::new().name("names".into()).spawn(look).ok()?;
-    answer.recv_timeout(PATIENCE).ok().flatten()
-}
-
 /// A read of a file of a process that is under way.
-struct Read {
+pub(crate) struct Read {
     number: u64,
 }
 
@@ -153,8 +135,9 @@ struct UnderWay {
 static READS: Mutex<(Vec<UnderWay>, u64)> = Mutex::new((Vec::new(), 0));
 
 impl Read {
-    /// `None`: another one does not come back from this device, or too many of this process do not.
-    fn begin(pid: u32, device: &str) -> Option<Self> {
+    /// `device`: what stops answering together, which a folder does, too. `None`: another one does not come back from there, or too many
+    /// of this process do not.
+    pub(crate) fn begin(pid: u32, device: &str) -> Option<Self> {
         let mut reads = READS.lock().unwrap_or_else(PoisonError::into_inner);
         let (under_way, count) = &mut *reads;
         let lost = || under_way.iter().filter(|read| read.since.elapsed() >= PATIENCE);

@@ -10,7 +10,7 @@ mod tests;
 
 use serde::Serialize;
 
-pub(crate) use files::in_time;
+pub(crate) use files::{PATIENCE, Read};
 pub(crate) use namer::{Asked, names};
 
 /// A kind of thing that threads of one process, or of several, wait at.

@@ -18,7 +18,7 @@ use crate::proc_files::{folder_of, name_of, stat_of};
 use crate::python::Marks;
 use crate::sockets::TcpSockets;
 use crate::syscall::{Call, SHARED_MEMORY};
-use crate::{Evidence, Source, ThreadEvidence, Wait, native};
+use crate::{Evidence, Source, ThreadEvidence, Wait, loops, native};
 use holders::{Holders, Shared};
 pub(crate) use memory::Memory;
 use peers::{End, Peers};
@@ -31,6 +31,8 @@ pub(crate) struct Notes {
     pub(crate) marks: HashMap<u32, Marks>,
     /// Processes that a child's end calls.
     pub(crate) on_child: HashSet<u32>,
+    /// Threads that may sleep in a loop.
+    pub(crate) in_loops: Vec<loops::Asked>,
 }
 
 /// Adds the sources to all waits.
@@ -63,10 +65,13 @@ pub(crate) fn add(evidence: &mut Evidence, mut notes: Notes, files: &[(u32, Open
             others.explain(process.pid, thread, &targets);
         }
     }
+    // What is left takes files that may not answer, so all else is known by now, and both are read at the same time.
+    let loops = loops::look_for(std::mem::take(&mut notes.in_loops));
     add_names(evidence, rooms, &mut notes);
+    loops.add_to(evidence);
 }
 
-/// Adds what kind of thing each futex belongs to, which may take files that do not answer: all else is known by now.
+/// Adds what kind of thing each futex belongs to.
 fn add_names(evidence: &mut Evidence, rooms: Vec<Room>, notes: &mut Notes) {
     let sits = |thread: &&ThreadEvidence| thread.wait.as_ref().is_some_and(|wait| wait.call == "futex");
     let mut asked = Vec::new();

@@ -1,5 +1,10 @@
 //! Loops that sleep and ask again: what they ask for is read from their source, and from the files that they have open.
 
+use std::process::Command;
+
+use gpulane_witness::Evidence;
+
+use crate::subject::Subject;
 use crate::zoo::is_told;
 
 #[test]
@@ -43,4 +48,22 @@ while True:
         "sleeping in job.py:13 (<module>)",
         "trials.db) is locked by this job itself",
     );
+}
+
+#[test]
+fn what_a_script_of_a_shell_asks_for_is_quoted() {
+    let folder = tempfile::tempdir().unwrap();
+    let script = folder.path().join("job.sh");
+    let text = "while read -r word; do echo $word; done </dev/null\n\
+                until [ -e /nonexistent/ready ]; do sleep 0.2; done\n";
+    std::fs::write(&script, text).unwrap();
+    let mut command = Command::new("sh");
+    command.arg(&script);
+    let subject = Subject::of(command, folder);
+    let quoted = |evidence: &Evidence| {
+        let shell = evidence.process(subject.pid())?.threads.first()?;
+        shell.in_loop.as_ref().map(|found| (found.line, found.header.clone()))
+    };
+    let evidence = subject.until(|evidence, _| quoted(evidence).is_some());
+    assert_eq!(quoted(&evidence), Some((2, "until [ -e /nonexistent/ready ]".to_owned())));
 }
