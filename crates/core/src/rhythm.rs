@@ -7,11 +7,14 @@
 //! rhythm; a monitor, which a proof may leave out, has none of those.
 //!
 //! A thread that another wakes in such a rhythm (it reads what a heartbeat sends) is watched in the same way; whoever knows the
-//! others says whether one of them keeps time with it.
+//! others says whether one of them keeps time with it. A wait with a time limit that is over well before that is the work of others, too.
+//!
+//! What is withheld is in doubt for a number of wakes at most: whatever has not become one that only looks by then works.
 
 use gpulane_model::Millis;
 
 use crate::signs::FEW_FAULTS;
+use crate::timeouts::Timeout;
 use crate::wakes::{SLACK, Wake, Wakes, is_single};
 
 /// What one thread has done so far, and where it rests. Counters only grow.
@@ -33,6 +36,8 @@ pub struct ThreadSigns {
     pub faults: u64,
     /// Where it was met.
     pub rest: Rest,
+    /// The time limit of the wait it was met in, where there is one that can be read.
+    pub timeout: Option<Timeout>,
 }
 
 /// Where a thread was met.
@@ -80,7 +85,7 @@ pub struct Work {
     pub io: u64,
     /// Page faults.
     pub faults: u64,
-    /// Once awake it computed for longer than one that only looks would.
+    /// Once awake it computed for longer than one that only looks would, or somebody who may work woke it before its time.
     pub computed: bool,
 }
 
@@ -99,6 +104,14 @@ pub struct Rhythm {
     /// What is withheld because it may come from one that only looks.
     held: Work,
     wakes: Wakes,
+    /// Wakes at which it was not known for one that only looks, since it last was.
+    doubted: u32,
+    /// When it was last looked at, also if it had not run.
+    looked: Option<Millis>,
+    /// Before this its wait does not end by the clock, as far as its time limit is known.
+    ends: Option<Millis>,
+    /// Its last wait was over before its time limit.
+    early: bool,
     /// Looks in a row that met it awake.
     awake: u32,
     /// Whether the thread has run since the look before.
@@ -132,6 +145,8 @@ const SAME_STACK: u64 = 512;
 const SPOTS: usize = 4;
 /// A thread met awake so often in a row works.
 const ALWAYS_AWAKE: u32 = 4;
+/// A thread that has woken so often and is still not known for one that only looks works.
+const MOST_DOUBTED: u32 = 12;
 /// CPU time that would be life if it were not withheld, in nanoseconds.
 const LEAST_CPU: u64 = 20_000_000;
 
@@ -146,6 +161,10 @@ impl Rhythm {
             most: 0,
             held: Work::default(),
             wakes: Wakes::default(),
+            doubted: 0,
+            looked: None,
+            ends: None,
+            early: false,
             awake: 0,
             stirred: false,
             said: 0,
@@ -156,6 +175,7 @@ impl Rhythm {
     /// Takes in a look, `step` after the look before. What counts as work of this thread, now that it was seen.
     pub fn look(&mut self, now: Millis, step: Millis, signs: ThreadSigns) -> Work {
         (self.stirred, self.said) = (signs.runs != self.last.runs, 0);
+        let looked = self.looked.replace(now);
         if !self.stirred {
             return Work::default();
         }
@@ -166,17 +186,22 @@ impl Rhythm {
             self.awake += 1;
             return Work::default();
         }
-        let spot = signs.rest.spot().filter(|spot| !self.needed && (spot.by_the_clock || !self.main));
+        self.early = self.was_early(now, &signs);
+        self.ends = signs.timeout.and_then(|timeout| timeout.earliest(looked, now, step));
+        let spot = signs.rest.spot(self.early);
+        let spot = spot.filter(|spot| !self.needed && (spot.by_the_clock || !self.main));
         let at_rest = spot.is_some_and(|spot| self.rests_at(spot));
         let gap = self.gap(now, &done);
         let fits = at_rest && !long && spot.is_some_and(|spot| self.fits(gap, step, spot, &done));
         (self.last, self.awake, self.ran) = (signs, 0, Some(now));
-        let work = Work { cpu: done.cpu, io: done.io(), faults: done.faults, computed: long };
+        let computed = long || (self.early && self.main);
+        let work = Work { cpu: done.cpu, io: done.io(), faults: done.faults, computed };
         if at_rest && let Some(gap) = gap {
             let Done { wakes, cpu, .. } = done;
             self.wakes.add(Wake { gap, step, wakes, io: done.io(), cpu, odd: !fits });
         }
         self.settle_at(spot, &done);
+        self.doubted = if self.only_looks() { 0 } else { self.doubted.saturating_add(1) };
         if !fits {
             return std::mem::take(&mut self.held).and(work);
         }
@@ -206,9 +231,16 @@ impl Rhythm {
         self.is_woken() && leads && self.wakes.keep_time_with(&other.wakes)
     }
 
-    /// Whether the thread may turn out to be one that only looks: all that was seen of it fits.
+    /// Whether the thread may turn out to be one that only looks: what was seen of it fits, and it has not been in doubt for too long.
     pub fn may_only_look(&self) -> bool {
-        !self.main && !self.spots.is_empty()
+        !self.main && !self.spots.is_empty() && self.doubted <= MOST_DOUBTED
+    }
+
+    /// Counts what was withheld of a thread that others woke, none of which only looks: they may work. A wait with a time limit shows that
+    /// nowhere else.
+    pub fn dismiss_unled(&mut self) -> Work {
+        let computed = self.early;
+        self.dismiss().and(Work { computed, ..Work::default() })
     }
 
     /// Whether what it does is withheld although it is not yet known for one that only looks, and would be life.
@@ -247,8 +279,17 @@ impl Rhythm {
     pub fn dismiss(&mut self) -> Work {
         self.wakes.clear();
         self.spots.clear();
-        self.most = 0;
+        (self.most, self.doubted) = (0, 0);
         std::mem::take(&mut self.held)
+    }
+
+    /// Whether its last wait, at the place where it waits again, was over before its time limit.
+    fn was_early(&self, now: Millis, signs: &ThreadSigns) -> bool {
+        let again = match (self.last.rest, signs.rest) {
+            (Rest::Clock(before), Rest::Clock(after)) => before.is_near(&after),
+            _ => false,
+        };
+        again && self.ends.is_some_and(|ends| now < ends)
     }
 
     /// How many wakes there were at least: one, if looks are close enough to tell them apart.
@@ -333,9 +374,10 @@ impl Spot {
 }
 
 impl Rest {
-    const fn spot(self) -> Option<Spot> {
+    /// The place, and whether the clock wakes it there: not if that was `early`.
+    const fn spot(self, early: bool) -> Option<Spot> {
         match self {
-            Self::Clock(place) => Some(Spot { place, by_the_clock: true }),
+            Self::Clock(place) => Some(Spot { place, by_the_clock: !early }),
             Self::Others(place) => Some(Spot { place, by_the_clock: false }),
             Self::Awake | Self::Other => None,
         }

@@ -27,7 +27,8 @@ pub enum Seen {
     Frozen,
     /// Something has moved since the earlier evidence.
     Moved,
-    /// Only threads have moved of which it is not known yet whether they work or only look.
+    /// Only threads have moved of which it is not known yet whether they work or only look. That delays the end of what is only suspected,
+    /// as life would, but not that people are told.
     Doubtful,
     /// Nothing has moved, but what the job waits for may come, or is not known.
     Waiting,
@@ -99,6 +100,8 @@ pub struct Vigil {
     longest: Millis,
     /// For how long no thread has run of which it is not known whether it works or only looks.
     calm: Millis,
+    /// How long the silence was when threads had moved that may work.
+    doubted: Millis,
     /// People were told of this silence.
     told: bool,
     /// The length of a silence of which people were told, and which ended.
@@ -137,6 +140,7 @@ impl Vigil {
             cpu: Millis(0),
             longest: Millis(0),
             calm: Millis(0),
+            doubted: Millis(0),
             told: false,
             over: None,
             proof: Proof::None,
@@ -213,7 +217,11 @@ impl Vigil {
                 return self.suspect(now);
             }
             // What was seen last is what the next piece is compared with.
-            (Seen::Doubtful | Seen::First | Seen::Frozen | Seen::Waiting | Seen::Sleeping, _) => {
+            (Seen::Doubtful, _) => {
+                self.doubted = self.quiet(now);
+                self.hold_evidence(now, Millis(0));
+            }
+            (Seen::First | Seen::Frozen | Seen::Waiting | Seen::Sleeping, _) => {
                 self.hold_evidence(now, Millis(0));
             }
         }
@@ -273,7 +281,7 @@ impl Vigil {
         if self.told {
             self.over = Some(self.silence);
         }
-        (self.silence, self.told) = (Millis(0), false);
+        (self.silence, self.doubted, self.told) = (Millis(0), Millis(0), false);
         self.proof = Proof::None;
     }
 
@@ -288,8 +296,8 @@ impl Vigil {
         let Some(limits) = self.limits() else { return };
         let (quiet, pause) = (self.quiet(now), pause.min(limits.after).max(limits.confirm));
         let due = quiet.after(pause);
-        let end =
-            self.outside.filter(|end| *end > quiet).map_or(due, |end| end.max(quiet.after(limits.confirm)));
+        let end = self.outside.map(|outside| self.doubted.after(outside)).filter(|end| *end > quiet);
+        let end = end.map_or(due, |end| end.max(quiet.after(limits.confirm)));
         self.proof = Proof::Held { due: due.min(end), pause };
     }
 
@@ -304,7 +312,8 @@ impl Vigil {
 
     /// Nothing proves a freeze. That is told once, and may last for as long as `outside` says.
     fn suspect(&mut self, now: Millis) -> Judgement {
-        let overdue = self.outside.is_some_and(|outside| self.after.is_some() && self.quiet(now) >= outside);
+        let still = self.quiet(now).since(self.doubted);
+        let overdue = self.outside.is_some_and(|outside| self.after.is_some() && still >= outside);
         if overdue && self.told {
             self.proof = Proof::Given;
             return Judgement::Overdue;

@@ -1,6 +1,6 @@
 //! Threads that only look, told apart from those that work.
 
-use gpulane_core::{Place, Rest, Rhythm, ThreadSigns, Work};
+use gpulane_core::{Place, Rest, Rhythm, ThreadSigns, Timeout, Work};
 use gpulane_model::Millis;
 use proptest::prelude::*;
 
@@ -18,6 +18,7 @@ struct Habit {
     read: u64,
     written: u64,
     rest: Rest,
+    timeout: Option<Timeout>,
 }
 
 const PLACE: Place = Place { call: 230, stack: 7, code: 8, events: false };
@@ -29,6 +30,7 @@ const HEARTBEAT: Habit = Habit {
     read: 3000,
     written: 40,
     rest: Rest::Clock(PLACE),
+    timeout: None,
 };
 
 /// What came of watching it for so many milliseconds, looking every `step`: all that counted as work, and whether it is known to
@@ -50,6 +52,7 @@ fn watched(habit: impl Fn(u64) -> Habit, main: bool, step: u64, time: u64) -> (W
                 written: signs.written + habit.written,
                 faults: signs.faults,
                 rest: habit.rest,
+                timeout: habit.timeout,
             };
             wake += 1;
             due += habit.every + if wake % 2 == 0 { habit.jitter } else { 0 };
@@ -232,6 +235,59 @@ fn whom_others_wait_for_is_no_monitor() {
     assert!(rhythm.need().io > 0 && !rhythm.is_unsettled());
     let signs = ThreadSigns { read: 1 << 20, runs: 1 << 20, rest: HEARTBEAT.rest, ..ThreadSigns::default() };
     assert!(rhythm.look(Millis(10_500), Millis(250), signs).io > 0);
+}
+
+/// A thread that waits for a connection with a limit of 30 s; each time something comes, which no counter of I/O shows.
+const RECEIVER: Habit = Habit {
+    every: 300,
+    read: 0,
+    written: 0,
+    rest: Rest::Clock(Place { call: 7, events: true, ..PLACE }),
+    timeout: Some(Timeout::Whole(Millis::seconds(30))),
+    ..HEARTBEAT
+};
+
+#[test]
+fn who_wakes_before_its_time_is_woken_by_others() {
+    for step in [250, 1000, 5000] {
+        let (_, mut receiver) = watched(|_| RECEIVER, false, step, 60_000);
+        assert!(receiver.is_woken() && !receiver.is_monitor(), "at a look every {step} ms");
+        let (_, beats) = watched(|_| HEARTBEAT, false, step, 60_000);
+        assert!(!receiver.follows(&beats), "at a look every {step} ms");
+        assert!(receiver.dismiss_unled().computed, "whoever wakes it may work: that is life");
+        let (work, main) = watched(|_| RECEIVER, true, step, 60_000);
+        assert!(work.computed && !main.only_looks(), "a main thread, at a look every {step} ms");
+    }
+}
+
+#[test]
+fn a_monitor_wakes_when_its_wait_is_over_and_stays_one() {
+    for every in [300, 1000, 2000, 10_000] {
+        for timeout in [Timeout::Whole(Millis(every)), Timeout::Left(Millis(every / 2))] {
+            for step in [100, 250, 1000, 5000] {
+                let waits = Habit { every, timeout: Some(timeout), ..HEARTBEAT };
+                let (work, rhythm) = watched(|_| waits, false, step, 400_000);
+                assert!(work == Work::default() && rhythm.is_monitor(), "{waits:?} at {step}: {work:?}");
+                let (work, _) = watched(|_| Habit { read: 0, written: 0, ..waits }, true, step, 400_000);
+                assert!(!work.computed, "a main thread: {waits:?} at {step}");
+            }
+        }
+    }
+}
+
+#[test]
+fn who_never_becomes_one_that_only_looks_is_not_in_doubt_for_good() {
+    let irregular = |timeout| {
+        let every = [500, 6000, 1000, 4000, 2000, 6000, 500, 3000];
+        move |wake: u64| Habit { every: every[usize::try_from(wake % 8).unwrap()], timeout, ..RECEIVER }
+    };
+    assert!(watched(irregular(None), false, 250, 12_000).1.may_only_look(), "at first it may be a monitor");
+    for time in (60_000..120_000).step_by(700) {
+        let (_, rhythm) = watched(irregular(None), false, 250, time);
+        assert!(!rhythm.may_only_look() && !rhythm.only_looks(), "after {time} ms");
+        let (_, rhythm) = watched(irregular(RECEIVER.timeout), false, 250, time);
+        assert!(rhythm.is_woken() && !rhythm.only_looks(), "after {time} ms");
+    }
 }
 
 proptest! {

@@ -280,7 +280,7 @@ fn a_thread_that_may_only_be_looking_holds_up_the_case_until_it_is_known() {
 }
 
 #[test]
-fn threads_that_may_only_be_looking_hold_up_a_verdict_but_are_no_life() {
+fn threads_that_may_only_be_looking_hold_up_a_verdict_but_not_that_people_are_told() {
     let mut watch = Watch::new(Some(AFTER), None);
     watch.answer(Seen::First);
     for _ in 0..5 {
@@ -289,6 +289,25 @@ fn threads_that_may_only_be_looking_hold_up_a_verdict_but_are_no_life() {
     }
     assert_eq!(watch.answer(Seen::Waiting), Judgement::Suspect);
     assert!(watch.now < Millis::seconds(200), "without another limit: {}", watch.now);
+}
+
+#[test]
+fn outside_counts_from_when_threads_last_ran_that_may_work() {
+    let mut watch = Watch::new(Some(AFTER), None);
+    let outside = Millis::seconds(300);
+    watch.vigil = watch.vigil.with_outside(Some(outside));
+    watch.answer(Seen::First);
+    assert_eq!(watch.answer(Seen::Waiting), Judgement::Suspect);
+    while watch.now < Millis::seconds(3000) {
+        assert_eq!(watch.answer(Seen::Doubtful), Judgement::Nothing);
+        assert_eq!(watch.answer(Seen::Waiting), Judgement::Nothing, "it may be at work: {}", watch.now);
+    }
+    watch.answer(Seen::Doubtful);
+    let doubted = watch.now;
+    while watch.answer(Seen::Waiting) == Judgement::Nothing {
+        assert!(watch.now.since(doubted) < outside, "{}", watch.now);
+    }
+    assert_eq!(watch.now.since(doubted), outside);
 }
 
 #[test]
@@ -315,8 +334,8 @@ fn any_course() -> impl Strategy<Value = Vec<(u64, u8)>> {
 }
 
 fn any_seen() -> impl Strategy<Value = Seen> {
-    use Seen::{First, Frozen, Moved, Sleeping, Stopped, Unreadable, Waiting};
-    prop::sample::select(vec![First, Frozen, Moved, Waiting, Sleeping, Stopped, Unreadable])
+    use Seen::{Doubtful, First, Frozen, Moved, Sleeping, Stopped, Unreadable, Waiting};
+    prop::sample::select(vec![First, Frozen, Moved, Doubtful, Waiting, Sleeping, Stopped, Unreadable])
 }
 
 proptest! {
@@ -397,6 +416,9 @@ proptest! {
                 (signs.output, lived, told) = (signs.output + 1, watch.now, false);
             }
             let asked = watch.look(&signs) == Wish::Evidence;
+            if asked && *seen == Seen::Doubtful {
+                lived = watch.now;
+            }
             let judged = watch.vigil.on_evidence(watch.now, *seen);
             prop_assert!(asked || judged == Judgement::Nothing);
             match judged {

@@ -210,16 +210,32 @@ fn in_one_loop(before: &ThreadEvidence, after: &ThreadEvidence) -> bool {
         && after.waits_by_the_clock()
 }
 
-/// Whether a monitor ran and no other thread did: bytes through a connection that is kept were sent and read by it, then.
+/// Whether a monitor ran and no other thread did: bytes through a connection that is kept were sent and read by it, then. One that rests where
+/// somebody outside sends to it is none by that: what it wakes for may be those bytes.
 fn only_monitors_ran(before: &ProcessEvidence, after: &ProcessEvidence, known: &Known) -> bool {
     let later: BTreeMap<u32, u64> =
         after.threads.iter().map(|thread| (thread.tid, thread.switches)).collect();
     let mut ran =
         before.threads.iter().filter(|thread| later.get(&thread.tid) != Some(&thread.switches)).peekable();
     let watches = |thread: &ThreadEvidence| {
-        known.monitors.contains(&thread.tid) || known.followers.contains(&thread.tid)
+        (known.monitors.contains(&thread.tid) || known.followers.contains(&thread.tid))
+            && !receives(thread, before.pid)
     };
     ran.peek().is_some() && ran.all(watches)
+}
+
+/// Whether somebody outside of its process may send what the thread waits for. An event loop waits for all its connections, whatever it
+/// wakes for.
+fn receives(thread: &ThreadEvidence, pid: u32) -> bool {
+    let Some(wait) = thread.wait.as_ref().filter(|wait| !wait.call.starts_with("epoll")) else {
+        return false;
+    };
+    wait.sources.iter().any(|source| match source {
+        Source::Processes { pids, .. } => pids.iter().any(|other| *other != pid),
+        // Nobody knows whose datagrams they are.
+        Source::Outside(_) => wait.call != "futex" && wait.on.as_deref() != Some("socket"),
+        _ => false,
+    })
 }
 
 /// More than those use who only wake to see that nothing has happened.

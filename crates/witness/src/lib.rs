@@ -12,6 +12,7 @@ mod diagnose;
 mod evidence;
 mod frame;
 mod full;
+mod limits;
 mod locks;
 mod loops;
 mod maps;
@@ -37,6 +38,7 @@ pub use evidence::{
     Descriptors, Evidence, Frame, Holder, ProcessEvidence, Python, ThreadEvidence, Wait, Wakes,
 };
 pub use full::in_full;
+pub use limits::TimeLimit;
 pub use loops::Loop;
 pub use monitors::is_monitor;
 pub use native::Primitive;

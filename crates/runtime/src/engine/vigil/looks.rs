@@ -122,15 +122,23 @@ pub(super) fn compare_in_doubt(
     if in_doubt { (Seen::Doubtful, None) } else { (seen, words) }
 }
 
-/// Processes one thread of which may talk to somebody, or wake another again and again, while the main one does not go on.
+/// Processes one thread of which may talk to somebody, or wake another again and again, while the main one does not go on; and those that
+/// somebody may wake before the time limit of a wait is over.
 pub(super) fn with_a_rhythm(evidence: &Evidence, seen: Seen) -> BTreeSet<u32> {
     let by_the_clock = |process: &ProcessEvidence| {
         let mut others = process.threads.iter().filter(|thread| thread.tid != process.pid);
         seen == Seen::Moved
             && others.any(|thread| thread.wait.as_ref().is_some_and(|wait| wait.timed == Some(true)))
     };
-    let processes = evidence.processes.iter().filter(|process| process.threads.len() > 1);
-    let may = processes.filter(|process| !process.descriptors.sockets.is_empty() || by_the_clock(process));
+    let processes = evidence.processes.iter();
+    let may = processes.filter(|process| {
+        let timed = process
+            .threads
+            .iter()
+            .any(|thread| thread.wait.as_ref().is_some_and(|wait| wait.timed == Some(true)));
+        let talks = !process.descriptors.sockets.is_empty();
+        if process.threads.len() > 1 { talks || by_the_clock(process) } else { talks && timed }
+    });
     may.map(|process| process.pid).collect()
 }
 

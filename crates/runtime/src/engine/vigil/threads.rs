@@ -4,9 +4,9 @@
 use std::collections::{BTreeSet, HashMap};
 use std::path::PathBuf;
 
-use gpulane_core::{Doubt, Place, Rest, Rhythm, ThreadSigns, Work};
+use gpulane_core::{Doubt, Place, Rest, Rhythm, ThreadSigns, Timeout, Work};
 use gpulane_model::Millis;
-use gpulane_witness::{Resting, resting};
+use gpulane_witness::{Resting, TimeLimit, resting};
 
 use super::naps::Nap;
 
@@ -82,7 +82,7 @@ impl Threads {
         let woken = self.known.iter().filter(|(_, rhythm)| rhythm.has_stirred() && rhythm.is_woken());
         let unled: Vec<u32> = woken.map(|(tid, _)| *tid).filter(|tid| !self.is_led(*tid)).collect();
         let dismissed = self.known.iter_mut().filter(|(tid, _)| unled.contains(tid));
-        dismissed.fold(Work::default(), |work, (_, rhythm)| work.and(rhythm.dismiss()))
+        dismissed.fold(Work::default(), |work, (_, rhythm)| work.and(rhythm.dismiss_unled()))
     }
 
     /// Whether a thread that the clock wakes keeps time with this one.
@@ -158,9 +158,15 @@ fn read(pid: u32, tid: u32, runs_before: Option<u64>, nap: Nap) -> Option<Thread
         return Some(ThreadSigns { cpu, runs, ..ThreadSigns::default() });
     }
     let io = std::fs::read_to_string(folder.join("io")).unwrap_or_default();
-    let rest = match resting(pid, tid) {
+    let met = resting(pid, tid);
+    let timeout = match met {
+        Resting::In { limit: Some(TimeLimit::Whole(limit)), .. } => Some(Timeout::Whole(limit)),
+        Resting::In { limit: Some(TimeLimit::Left(limit)), .. } => Some(Timeout::Left(limit)),
+        _ => None,
+    };
+    let rest = match met {
         Resting::Awake => Rest::Awake,
-        Resting::In { call, stack, code, by_the_clock: true, by_events: events } => {
+        Resting::In { call, stack, code, by_the_clock: true, by_events: events, .. } => {
             Rest::Clock(Place { call, stack, code, events })
         }
         Resting::In { call, stack, code, by_events: events @ true, .. }
@@ -182,7 +188,7 @@ fn read(pid: u32, tid: u32, runs_before: Option<u64>, nap: Nap) -> Option<Thread
         Nap::Asleep | Nap::Between => 0,
     };
     let (read, written) = (field(&io, "rchar:"), field(&io, "wchar:"));
-    Some(ThreadSigns { cpu, runs, waits, delay, read, written, faults, rest })
+    Some(ThreadSigns { cpu, runs, waits, delay, read, written, faults, rest, timeout })
 }
 
 /// The number behind a name that begins a line.
