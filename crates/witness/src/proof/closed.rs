@@ -87,10 +87,11 @@ impl<'a> Closed<'a> {
     /// Takes those out that something may let go on. Whether there were any.
     fn take_out(&mut self) -> bool {
         let mut open = Vec::new();
+        let kills = self.evidence.processes.iter().any(|process| !self.whole(process));
         for process in &self.evidence.processes {
             let by_itself = process.signals.is_some() || !self.but_for_monitors(process);
             let threads = process.threads.iter().filter(|thread| self.tids.contains(&thread.tid));
-            let leaves = threads.filter(|thread| by_itself || !self.stays(process, thread));
+            let leaves = threads.filter(|thread| by_itself || !self.stays(process, thread, kills));
             open.extend(leaves.map(|thread| thread.tid));
         }
         for tid in &open {
@@ -99,13 +100,16 @@ impl<'a> Closed<'a> {
         !open.is_empty()
     }
 
-    /// All who could let it go on are closed.
-    fn stays(&self, process: &ProcessEvidence, thread: &ThreadEvidence) -> bool {
+    /// All who could let it go on are closed. `kills`: a thread is open somewhere in the job, which may be there to kill a process that
+    /// is stuck: whoever waits for the end of that one, or at the other end of its pipes, goes on then.
+    fn stays(&self, process: &ProcessEvidence, thread: &ThreadEvidence, kills: bool) -> bool {
         if let Some(holder) = interpreter_holder(process, thread) {
             return self.is_closed(holder);
         }
         let sources = thread.wait.as_ref().map(|wait| &wait.sources[..]).unwrap_or_default();
-        !sources.is_empty() && sources.iter().all(|source| self.cannot_give(process, thread, source))
+        let by_a_kill = |source: &Source| kills && self.ends_with_another(process, source);
+        let cannot = |source: &Source| !by_a_kill(source) && self.cannot_give(process, thread, source);
+        !sources.is_empty() && sources.iter().all(cannot)
     }
 
     fn cannot_give(&self, process: &ProcessEvidence, thread: &ThreadEvidence, source: &Source) -> bool {
@@ -116,9 +120,7 @@ impl<'a> Closed<'a> {
                 Some(other) => self.is_closed(other) && (*tie != Tie::Joined || !has_ended(other)),
                 None => *tie != Tie::Joined,
             },
-            Source::Exit(pids) => {
-                !self.may_be_guarded() && !pids.is_empty() && pids.iter().all(|pid| self.will_not_end(*pid))
-            }
+            Source::Exit(pids) => !pids.is_empty() && pids.iter().all(|pid| self.will_not_end(*pid)),
             Source::Processes { pids, .. } => {
                 let gives_nothing =
                     |pid| self.evidence.process(pid).is_some_and(|other| self.whole_for(other, thread));
@@ -129,10 +131,17 @@ impl<'a> Closed<'a> {
         }
     }
 
-    /// Whether a monitor lives in the job: one that looks at a child again and again may be there to kill it.
-    fn may_be_guarded(&self) -> bool {
-        let mut threads = self.evidence.processes.iter().flat_map(|process| &process.threads);
-        threads.any(|thread| self.known.monitors.contains(&thread.tid) && !has_ended(thread))
+    /// Whether the end of a process other than the waiting one may end the wait.
+    fn ends_with_another(&self, process: &ProcessEvidence, source: &Source) -> bool {
+        match source {
+            Source::Exit(_) => true,
+            Source::Processes { pids, .. } => pids.iter().any(|pid| *pid != process.pid),
+            Source::Thread { tid, .. } => {
+                let own = process.threads.iter().any(|thread| thread.tid == *tid);
+                !own && self.thread(*tid).is_some()
+            }
+            Source::OwnThreads | Source::Gpu | Source::Clock | Source::Outside(_) => false,
+        }
     }
 
     /// What has ended already is about to be noticed, and who was not looked at may end.

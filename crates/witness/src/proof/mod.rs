@@ -6,7 +6,9 @@
 //!
 //! - **a closed job**: every thread of every process is closed;
 //! - **a closed chain**: the main thread is closed, though others beside it may live. Threads that only watch count as life for what
-//!   anybody could give (a plain lock, a pipe, the end of a child, which they may kill), and as none for what only a certain thread can.
+//!   anybody could give (a plain lock, a pipe), and as none for what only a certain thread can. Whatever the end of another process
+//!   would give (a child that is waited for, a pipe, a connection, a file lock) may come while any thread of the job is open: it may
+//!   be there to kill that process.
 
 mod closed;
 pub(crate) mod words;

@@ -321,6 +321,57 @@ fn a_chain_leads_through_threads_and_children_to_what_is_gone() {
     told(&with_heartbeat(parent, 12), &Known { monitors: [12].into(), ..idle() }, "process 20 to end");
 }
 
+/// A parent that waits for this of a child which is stuck in a lock of its own, beside another child.
+fn guarded(call: &str, source: Source, guard: Wait) -> Evidence {
+    let mut evidence = alone(call, vec![source]);
+    let mut other = process(30);
+    other.threads[0].wait = Some(guard);
+    evidence.processes.extend([process(20), other]);
+    evidence
+}
+
+#[test]
+fn a_process_that_is_not_stuck_may_kill_the_one_that_is() {
+    let sleeps = Wait { timed: Some(true), ..waits("clock_nanosleep", vec![Source::Clock]) };
+    let guards = [
+        sleeps.clone(),
+        Wait { timed: Some(true), ..waits("poll", vec![processes(&[30])]) },
+        waits("recvfrom", vec![outside("10.0.0.9:443")]),
+        waits("read", Vec::new()),
+        wait("rt_sigtimedwait", None),
+    ];
+    let of_child = [
+        ("wait4", Source::Exit(vec![20])),
+        ("read", processes(&[20])),
+        ("flock", processes(&[20])),
+        ("futex", Source::Thread { tid: 20, tie: Tie::Mutex }),
+    ];
+    for (call, source) in of_child {
+        for guard in &guards {
+            told(&guarded(call, source.clone(), guard.clone()), &idle(), "");
+        }
+        // One that is stuck itself kills nobody.
+        let stuck = waits("futex", vec![Source::OwnThreads]);
+        ended(&guarded(call, source.clone(), stuck), &idle(), "all 3 threads of 3 processes");
+        let mut gone = guarded(call, source, sleeps.clone());
+        (gone.processes[2].state, gone.processes[2].threads[0].state) = ('Z', 'Z');
+        ended(&gone, &idle(), "of 3 processes");
+    }
+}
+
+#[test]
+fn helpers_of_an_idle_gpu_and_threads_that_report_kill_nobody() {
+    let mut evidence = alone("wait4", vec![Source::Exit(vec![20])]);
+    evidence.processes.push(process(20));
+    let helper = thread(11, Wait { sources: vec![Source::Gpu], ..wait("poll", Some(true)) }, &[]);
+    evidence.processes[0].threads.push(ThreadEvidence { name: "cuda-EvtHandlr".to_owned(), ..helper });
+    evidence.processes[0].descriptors.gpus = 1;
+    let bar = ["std:threading.py:331 wait", "lib:tqdm/_monitor.py:60 run"];
+    evidence.processes[0].threads.push(thread(12, wait("futex", Some(true)), &bar));
+    ended(&evidence, &idle(), "process 20 to end");
+    told(&evidence, &Known { main: 10, ..Known::default() }, "process 20 to end");
+}
+
 #[test]
 fn a_thread_that_is_no_monitor_may_break_any_circle() {
     let mut evidence = circle();
