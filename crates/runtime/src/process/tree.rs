@@ -81,6 +81,11 @@ impl Table {
         self.processes.values().filter(|process| !process.has_ended())
     }
 
+    /// The process with this id.
+    pub(crate) fn get(&self, pid: Pid) -> Option<&Process> {
+        self.processes.get(&pid.as_raw_nonzero().get())
+    }
+
     pub(crate) fn children_of(&self, parent: Pid) -> Vec<Pid> {
         let parent = parent.as_raw_nonzero().get();
         self.processes

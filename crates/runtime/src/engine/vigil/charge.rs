@@ -8,6 +8,7 @@ use gpulane_model::{Attempt, Hang, JobId, Millis, Plan, Stuck};
 use gpulane_witness::{Evidence, GpuUse, Known};
 use rustix::process::Pid;
 
+use super::job_tree::{JobTree, Orphan};
 use super::looks::Look;
 use super::marks::Results;
 use super::signs::{Sight, Writings};
@@ -86,7 +87,7 @@ impl Charge {
             main,
             since: now,
             vigil,
-            sight: Sight::new(main),
+            sight: Sight::new(main, JobTree::new(main, plan.job_name(job), attempt.0)),
             writings: Writings {
                 logs: [
                     dir.stdout_log(plan, job, attempt),
@@ -141,10 +142,11 @@ impl Charge {
     }
 
     /// A look at all its processes, and at its results.
-    pub(super) fn look_closely(&mut self, now: Millis, beats: u64, table: &Table) {
+    pub(super) fn look_closely(&mut self, now: Millis, beats: u64, (table, orphans): (&Table, &[Orphan])) {
         let results = self.results.as_ref().and_then(Results::found);
         self.vigil.set_result_there(results.is_some());
-        let signs = self.sight.look(now, table, self.writings.bytes(), results.unwrap_or(0), beats);
+        let written = self.writings.bytes();
+        let signs = self.sight.look(now, (table, orphans), written, results.unwrap_or(0), beats);
         let wanted = self.vigil.look(now, signs) == Wish::Evidence;
         self.want_for_silence(wanted);
     }

@@ -3,6 +3,7 @@
 //!
 //! - `watchman`: the thread that goes round. It looks at `/proc` and at files, which may block, so nobody waits for it.
 //! - `charge`: one job that is watched over.
+//! - `job_tree`: which processes belong to a job, also those that left its tree.
 //! - `signs`: the signs of life of a job's processes.
 //! - `threads`: which threads of a process work, and which only look.
 //! - `looks`: evidence, taken on threads of their own, and kept in `stacks.txt`.
@@ -11,6 +12,7 @@
 //! - `pressure`: whether the CPUs are saturated.
 
 mod charge;
+mod job_tree;
 mod last_words;
 mod looks;
 mod marks;

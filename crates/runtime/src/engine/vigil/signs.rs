@@ -8,6 +8,7 @@ use gpulane_core::{Doubt, ProcessSigns, Signs};
 use gpulane_model::Millis;
 use rustix::process::Pid;
 
+use super::job_tree::{JobTree, Orphan};
 use super::naps::{Nap, Naps};
 use super::threads::Threads;
 use crate::process::tree::{self, Process, Table};
@@ -40,6 +41,8 @@ impl Writings {
 /// What was seen of a job so far.
 pub(super) struct Sight {
     main: Pid,
+    /// Which processes are its own.
+    tree: JobTree,
     signs: Signs,
     /// When it was last looked at.
     looked: Millis,
@@ -83,9 +86,10 @@ struct Children {
 }
 
 impl Sight {
-    pub(super) fn new(main: Pid) -> Self {
+    pub(super) fn new(main: Pid, tree: JobTree) -> Self {
         Self {
             main,
+            tree,
             signs: Signs::default(),
             looked: Millis(0),
             written: 0,
@@ -124,14 +128,13 @@ impl Sight {
     pub(super) fn look(
         &mut self,
         now: Millis,
-        table: &Table,
+        (table, orphans): (&Table, &[Orphan]),
         written: u64,
         results: u64,
         gpu: u64,
     ) -> &Signs {
         let step = now.since(std::mem::replace(&mut self.looked, now));
-        let mut family = table.family(self.main);
-        family.retain(|process| !process.monitor);
+        let family = self.family(table, orphans);
         let stopped = family.iter().find(|process| matches!(process.state, b'T' | b't'));
         self.stopped = stopped.map(|process| raw(process.pid));
         let asleep = self.naps.look(&family);
@@ -160,6 +163,28 @@ impl Sight {
             doubt: self.doubt(),
         };
         &self.signs
+    }
+
+    /// Its processes but for those that only watch and report.
+    fn family(&mut self, table: &Table, orphans: &[Orphan]) -> Vec<Process> {
+        let mut family = self.tree.look(table, orphans);
+        family.retain(|process| !process.monitor);
+        family
+    }
+
+    /// Whether a process of it is there now that is not among these.
+    pub(super) fn has_others(&mut self, table: &Table, orphans: &[Orphan], pids: &[u32]) -> bool {
+        self.family(table, orphans).iter().any(|process| !pids.contains(&raw(process.pid)))
+    }
+
+    /// Which processes are its own.
+    pub(super) fn tree(&self) -> &JobTree {
+        &self.tree
+    }
+
+    /// The same, of a job that is not watched any more.
+    pub(super) fn into_tree(self) -> JobTree {
+        self.tree
     }
 
     fn doubt(&self) -> Doubt {

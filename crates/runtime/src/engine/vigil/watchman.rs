@@ -12,6 +12,7 @@ use rustix::process::Pid;
 use rustix::time::{ClockId, clock_gettime};
 
 use super::charge::{Charge, Question, aligned};
+use super::job_tree::{JobTree, Orphan, Orphans};
 use super::looks::{self, Answer, Lookers};
 use super::marks;
 use super::pressure::{self, Pressure};
@@ -42,6 +43,7 @@ pub(super) struct Watchman {
     /// By stage: what its jobs normally show.
     norms: Vec<Norm>,
     lookers: Lookers,
+    orphans: Orphans,
     /// `None`: no stage has its starts held for the CPUs.
     pressure: Option<Pressure>,
     /// When the next walk over all processes may begin.
@@ -58,6 +60,7 @@ impl Watchman {
     ) -> Self {
         let norms = plan.stages.iter().map(|_| Norm::default()).collect();
         Self {
+            orphans: Orphans::new(dir.root().to_string_lossy().into_owned()),
             dir,
             pulses,
             mailbox,
@@ -120,7 +123,11 @@ impl Watchman {
     }
 
     fn leave(&mut self, job: JobId, well: bool) {
-        let quiet = self.charges.remove(&job).map_or(Millis(0), |charge| charge.vigil.longest_quiet());
+        let charge = self.charges.remove(&job);
+        let quiet = charge.as_ref().map_or(Millis(0), |charge| charge.vigil.longest_quiet());
+        if let Some(charge) = charge {
+            self.orphans.leave(charge.sight.into_tree());
+        }
         if well {
             let stage = self.plan.job(job).stage;
             self.norms[stage.index()].learn(quiet);
@@ -147,7 +154,7 @@ impl Watchman {
     /// Looks at those whose time has come; walks over all processes once if one of them shows nothing at a glance.
     fn go_round(&mut self) {
         let now = self.now();
-        let mut table: Option<Table> = None;
+        let mut table: Option<(Table, Vec<Orphan>)> = None;
         let due: Vec<JobId> =
             self.charges.iter().filter(|(_, charge)| charge.due <= now).map(|(job, _)| *job).collect();
         for job in due {
@@ -161,7 +168,13 @@ impl Watchman {
                     continue;
                 }
                 let begun = cpu_time();
-                charge.look_closely(now, beats, table.get_or_insert_with(Table::read));
+                let orphans = &mut self.orphans;
+                let (table, adopted) = table.get_or_insert_with(|| {
+                    let table = Table::read();
+                    let adopted = orphans.look(&table);
+                    (table, adopted)
+                });
+                charge.look_closely(now, beats, (table, adopted));
                 if let Some(input) = charge.stopped_for_long(job, now) {
                     self.mailbox.tell(input);
                 }
@@ -249,6 +262,12 @@ impl Watchman {
             // No proof, but no wait by the clock either: where its results are there, that is enough.
             (seen, words) = (Seen::Waiting, Some(DARK.to_owned()));
         }
+        if seen == Seen::Frozen
+            && let Some(doubt) = self.doubt_of_processes(job, &evidence)
+        {
+            (seen, words) = doubt;
+        }
+        let Some(charge) = self.charges.get_mut(&job) else { return };
         let quiet = charge.vigil.quiet(now);
         let judgement = charge.vigil.on_evidence(now, seen);
         let gpu = pulse.and_then(|pulse| pulse.load).map(|load| GpuSight { load, ..GpuSight::default() });
@@ -282,6 +301,24 @@ impl Watchman {
         if let Some(input) = input {
             self.mailbox.tell(input);
         }
+    }
+
+    /// Why a proof does not hold: a process of the job was not looked at, or one lives of which nothing tells whose it is.
+    fn doubt_of_processes(&mut self, job: JobId, evidence: &Evidence) -> Option<(Seen, Option<String>)> {
+        let table = Table::read();
+        let orphans = self.orphans.look(&table);
+        let looked_at: Vec<u32> = evidence.processes.iter().map(|process| process.pid).collect();
+        if self.charges.get_mut(&job)?.sight.has_others(&table, &orphans, &looked_at) {
+            return Some((Seen::Moved, None));
+        }
+        let trees: Vec<&JobTree> = self.charges.values().map(|charge| charge.sight.tree()).collect();
+        let process = self.orphans.of_nobody(&orphans, &trees)?;
+        let pid = process.pid.as_raw_nonzero().get();
+        let name = gpulane_witness::name_of(pid.unsigned_abs()).unwrap_or_else(|| "gone".to_owned());
+        let words = format!(
+            "process {pid} ({name}), which left its job's session and environment: it may belong to this job"
+        );
+        Some((Seen::Waiting, Some(words)))
     }
 
     /// While jobs start up, others may wait for a core.

@@ -1,0 +1,144 @@
+//! Which processes belong to a job, also those that left its tree. A daemon (double fork, `setsid`) is adopted by the engine; whose it is,
+//! is told by what was seen of it before, by its session, or by its environment. One that can be told by none of them may be any job's.
+
+use std::collections::{HashMap, HashSet};
+
+use rustix::process::{Pid, getpid};
+
+use crate::process::tree::{self, Mark, Process, Table, Tag};
+
+/// A process for good: its id, and when it started.
+type Identity = (Pid, u64);
+
+fn identity(process: &Process) -> Identity {
+    (process.pid, process.start)
+}
+
+/// A process that the engine adopted.
+pub(super) struct Orphan {
+    process: Process,
+    /// Whose it says it is, if that is somebody of this run.
+    tag: Option<Tag>,
+}
+
+/// What is known of the processes that the engine adopted, for all jobs of a run.
+pub(super) struct Orphans {
+    /// This run's directory, as in its processes' environment.
+    run: String,
+    /// What their environments say: read once, since that is slower than all else.
+    marks: HashMap<Identity, Option<Tag>>,
+    /// Processes of jobs that are not watched any more: they are no other job's.
+    past: HashSet<Identity>,
+}
+
+impl Orphans {
+    pub(super) fn new(run: String) -> Self {
+        Self { run, marks: HashMap::new(), past: HashSet::new() }
+    }
+
+    /// The living children of the engine that have a session of their own. No process of a job can be in the engine's session, so what
+    /// is there is a tool of the engine.
+    pub(super) fn look(&mut self, table: &Table) -> Vec<Orphan> {
+        let engine = getpid().as_raw_nonzero().get();
+        let own_session = table.get(getpid()).map(|engine| engine.session);
+        let adopted = |process: &&Process| process.parent == engine && Some(process.session) != own_session;
+        let orphans: Vec<Orphan> = table
+            .living()
+            .filter(adopted)
+            .map(|process| Orphan { process: *process, tag: self.tag(process) })
+            .collect();
+        let living: HashSet<Identity> = orphans.iter().map(|orphan| identity(&orphan.process)).collect();
+        self.marks.retain(|known, _| living.contains(known));
+        self.past.retain(|known| table.get(known.0).is_some_and(|process| process.start == known.1));
+        orphans
+    }
+
+    fn tag(&mut self, process: &Process) -> Option<Tag> {
+        if let Some(known) = self.marks.get(&identity(process)) {
+            return known.clone();
+        }
+        let tag = match tree::mark_of(process.pid) {
+            Mark::Of(tag) => Some(tag).filter(|tag| tag.run == self.run),
+            Mark::Nobody => None,
+            // It may have one in a moment.
+            Mark::Unclear => return None,
+        };
+        self.marks.insert(identity(process), tag.clone());
+        tag
+    }
+
+    /// A job is not watched any more.
+    pub(super) fn leave(&mut self, tree: JobTree) {
+        self.past.extend(tree.known);
+    }
+
+    /// One that may be any job's: nothing tells whose it is. Programs that only report are nobody's guard.
+    pub(super) fn of_nobody<'a>(&self, orphans: &'a [Orphan], trees: &[&JobTree]) -> Option<&'a Process> {
+        let is_known = |orphan: &Orphan| {
+            orphan.tag.is_some()
+                || orphan.process.monitor
+                || self.past.contains(&identity(&orphan.process))
+                || trees.iter().any(|tree| tree.owns(orphan))
+        };
+        orphans.iter().find(|orphan| !is_known(orphan)).map(|orphan| &orphan.process)
+    }
+}
+
+/// The processes of one job.
+pub(super) struct JobTree {
+    main: Pid,
+    /// What its processes are called in their environment: `STAGE/NAME`, and the attempt.
+    name: (String, u32),
+    /// What the main process is called in its own, which differs where it was a standby; `None`: not read yet.
+    alias: Option<Option<Tag>>,
+    /// All that were seen to belong to it, as long as they live.
+    known: HashSet<Identity>,
+    /// Sessions that processes of it were seen in. The main process began one of its own, so nobody else is in them.
+    sessions: HashSet<i32>,
+}
+
+impl JobTree {
+    pub(super) fn new(main: Pid, name: String, attempt: u32) -> Self {
+        let sessions = HashSet::from([main.as_raw_nonzero().get()]);
+        Self { main, name: (name, attempt), alias: None, known: HashSet::new(), sessions }
+    }
+
+    /// The living processes of the job.
+    pub(super) fn look(&mut self, table: &Table, orphans: &[Orphan]) -> Vec<Process> {
+        if !orphans.is_empty() && self.alias.is_none() {
+            self.alias = Some(tree::tag_of(self.main));
+        }
+        self.known.retain(|known| table.get(known.0).is_some_and(|process| process.start == known.1));
+        let mut family = table.family(self.main);
+        loop {
+            let inside: HashSet<Identity> = family.iter().map(identity).collect();
+            self.known.extend(&inside);
+            self.sessions.extend(family.iter().map(|process| process.session).filter(|session| *session > 0));
+            let adopted = orphans.iter().filter(|orphan| self.owns(orphan)).map(|orphan| orphan.process);
+            let before = self.known.iter().filter_map(|known| table.get(known.0)).copied();
+            let outside = adopted.chain(before).filter(|process| !process.has_ended());
+            let outside: Vec<Pid> =
+                outside.filter(|process| !inside.contains(&identity(process))).map(|one| one.pid).collect();
+            if outside.is_empty() {
+                break;
+            }
+            let roots: Vec<Pid> = family.iter().map(|process| process.pid).chain(outside).collect();
+            family = table.closure(&roots);
+        }
+        self.sessions.retain(|session| {
+            let here = |process: &Process| process.session == *session;
+            family.iter().any(here) || orphans.iter().any(|orphan| here(&orphan.process))
+        });
+        family
+    }
+
+    fn owns(&self, orphan: &Orphan) -> bool {
+        let named = |tag: &Tag| {
+            (&tag.job, tag.attempt) == (&self.name.0, self.name.1)
+                || self.alias.as_ref().is_some_and(|alias| alias.as_ref() == Some(tag))
+        };
+        self.known.contains(&identity(&orphan.process))
+            || self.sessions.contains(&orphan.process.session)
+            || orphan.tag.as_ref().is_some_and(named)
+    }
+}
