@@ -10,6 +10,8 @@
 mod animal;
 #[path = "zoo/score.rs"]
 mod score;
+#[path = "zoo/sender.rs"]
+mod sender;
 #[path = "zoo/sight.rs"]
 mod sight;
 
@@ -19,6 +21,7 @@ use std::time::{Duration, Instant};
 use animal::{Animal, Fate, zoo};
 use gpulane_testkit::{Finished, Gpulane, skip};
 use score::Score;
+use sender::sender;
 use sight::Sight;
 
 /// Without any sign of life for so long a job is suspected.
@@ -27,6 +30,9 @@ const LIMIT_S: u32 = 3;
 const SILENCE_S: u32 = 8;
 /// How long all of it may take.
 const PATIENCE: Duration = Duration::from_secs(150);
+/// Milliseconds between what somebody outside sends: evenly, and at odd times, never for longer than `outside`.
+const EVENLY: [u64; 1] = [300];
+const AT_ODD_TIMES: [u64; 8] = [500, 2500, 1000, 2000, 700, 2500, 1500, 500];
 /// Models of the story the project began with.
 const MODELS: usize = 13;
 /// Jobs that wait for lanes.
@@ -108,9 +114,11 @@ fn lanes(animals: &[Animal]) -> usize {
 fn plan(animals: &[Animal]) -> String {
     let zoo = animal::folder();
     let library = zoo.join("../../python");
+    let (even, odd) = (sender(&EVENLY, 20_000), sender(&AT_ODD_TIMES, 100));
     let mut plan = format!(
         "name = \"zoo\"\n[defaults]\nhang = {{ after = \"{LIMIT_S}s\", action = \"fail\" }}\ngrace = \"1s\"\n\
-         env = {{ PYTHONPATH = \"{}\", PYTHONDONTWRITEBYTECODE = \"1\", ZOO_SECONDS = \"{SILENCE_S}\" }}\n",
+         env = {{ PYTHONPATH = \"{}\", PYTHONDONTWRITEBYTECODE = \"1\", ZOO_SECONDS = \"{SILENCE_S}\", \
+         ZOO_EVEN = \"{even}\", ZOO_ODD = \"{odd}\" }}\n",
         library.display()
     );
     for animal in animals {
