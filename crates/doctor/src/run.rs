@@ -5,8 +5,10 @@ mod causes;
 mod failures;
 mod groups;
 mod hangs;
+mod holds;
 mod incidents;
 mod maps;
+mod quiet;
 mod story;
 mod telling;
 mod waits;
@@ -34,15 +36,18 @@ pub fn run(dir: &RunDir) -> Vec<Finding> {
             return vec![hint.into_iter().fold(finding, Finding::then)];
         }
     };
+    let now = now();
     let mut found = vec![standing(&story)];
     found.extend(incidents::of_the_run(&story));
+    found.extend(holds::of(&story, now));
     found.extend(maps::of(&story));
     found.extend(failures::of(&story));
     found.extend(hangs::of(&story));
+    found.extend(quiet::of(&story, |job| hangs::is_told(&story, job), now));
     found.extend(failures::skipped(&story));
     found.extend(failures::tried_again(&story));
     found.extend(incidents::of_jobs(&story));
-    found.extend(waits::of(&story, now()));
+    found.extend(waits::of(&story, now));
     if !dir.is_ours() {
         without_commands(dir, &mut found);
     }

@@ -7,8 +7,8 @@ use std::fs;
 use gpulane_doctor::{Finding, Severity};
 use gpulane_journal::RunDir;
 use gpulane_model::{
-    Attempt, Config, Event, FailReason, Failure, GpuKind, Job, LaneId, Machine, Millis, Plan, Record,
-    RunSettings, Stage, StageId, Stuck,
+    Attempt, Bytes, Config, Event, FailReason, Failure, GpuKind, Hang, Job, LaneId, Machine, MapLive,
+    MapStage, Memory, Millis, Plan, Record, RunSettings, Stage, StageId, Stuck,
 };
 
 /// A run of one stage whose journal holds these events.
@@ -20,6 +20,10 @@ struct Told {
 
 impl Told {
     fn new(events: Vec<Event>) -> Self {
+        Self::of(Stage::named("s"), RunSettings::default(), events)
+    }
+
+    fn of(stage: Stage, run: RunSettings, events: Vec<Event>) -> Self {
         let folder = tempfile::tempdir().unwrap();
         let dir = RunDir::create(&folder.path().join("night")).unwrap();
         let job = |n: u32| Job {
@@ -28,8 +32,7 @@ impl Told {
             config: Config::default(),
             source: None,
         };
-        let stages = vec![Stage { jobs: 0..4, ..Stage::named("s") }];
-        let run = RunSettings::default();
+        let stages = vec![Stage { jobs: 0..4, ..stage }];
         let plan = Plan { format: 1, name: "night".into(), run, stages, jobs: (0..4).map(job).collect() };
         dir.freeze(&plan).unwrap();
         let machine = Machine {
@@ -166,6 +169,176 @@ fn quiet_jobs_are_not_hung() {
 
     let froze = Told::new(vec![started(0), quiet(0), hung(0, 1), failed(0, FailReason::Hang), finished()]);
     assert_eq!((froze.about("hung").len(), froze.about("quiet").len()), (1, 0), "told once");
+}
+
+fn waiting(job: u32, overdue: bool) -> Event {
+    let stuck = Stuck {
+        evidence: format!("opening a FIFO (/x/{job}), quiet for 3 s"),
+        waits_for: Some(format!("waits for somebody who opens the other end of /x/{job}")),
+        ..Stuck::default()
+    };
+    Event::HangSuspected { job: name(job), attempt: Attempt(1), quiet: 3.0, frozen: false, overdue, stuck }
+}
+
+/// A stage whose watchdog ends waits after so many seconds, if it does.
+fn watched(outside: Option<u64>) -> Stage {
+    let outside = outside.map(Millis::seconds);
+    Stage { hang: Some(Hang { outside, ..Hang::default() }), ..Stage::named("s") }
+}
+
+#[test]
+fn jobs_that_are_quiet_now_are_told_one_by_one_with_what_ends_them() {
+    let events = || vec![started(0), started(1), waiting(0, false), waiting(1, false)];
+    let told = Told::of(watched(Some(40)), RunSettings::default(), events());
+    let lock = told.dir.lock().unwrap();
+    let found = told.about("quiet");
+    assert_eq!(found.len(), 2, "{found:?}");
+    for (job, finding) in found.iter().enumerate() {
+        assert_eq!(finding.severity, Severity::Warning);
+        assert!(finding.seen.starts_with(&format!("s/{job} has been quiet for ")), "{finding:?}");
+        assert!(finding.seen.ends_with(&format!("opens the other end of /x/{job}")), "{finding:?}");
+        assert!(finding.why.contains("`outside` ends it after 40 s"), "{finding:?}");
+        assert!(
+            finding.next.iter().any(|next| next.contains(&format!("night s/{job}    # end it"))),
+            "{finding:?}"
+        );
+        assert!(!format!("{finding:?}").contains("1h"), "`outside` is set: {finding:?}");
+    }
+    drop(lock);
+    let before = told.about("quiet");
+    assert_eq!((before.len(), before[0].severity), (1, Severity::Fine), "the run is over: {before:?}");
+    assert!(before[0].seen.contains("were quiet for a while"), "{before:?}");
+
+    let unlimited = Told::of(watched(None), RunSettings::default(), events());
+    let _lock = unlimited.dir.lock().unwrap();
+    let text = format!("{:?}", unlimited.about("quiet"));
+    assert!(text.contains("left alone") && text.matches("outside = ").count() == 1, "{text}");
+}
+
+#[test]
+fn a_job_that_outside_ended_has_its_stacks_and_was_not_only_quiet() {
+    let told = |ends: Vec<Event>| {
+        let events = [vec![started(0), waiting(0, false), waiting(0, true)], ends, vec![finished()]].concat();
+        Told::of(watched(Some(40)), RunSettings::default(), events)
+    };
+    let given_up = told(vec![failed(0, FailReason::Hang)]);
+    let stacks = given_up.dir.stacks_file(&given_up.plan, gpulane_model::JobId(0), Attempt(1));
+    fs::create_dir_all(stacks.parent().unwrap()).unwrap();
+    fs::write(&stacks, "Thread 1").unwrap();
+    let found = &given_up.about("hung")[0];
+    let seen =
+        "s/0: waited for longer than its limit `hang.outside` of 40 s: opening a FIFO (/x/0), quiet for 3 s";
+    assert_eq!((found.severity, found.seen.as_str()), (Severity::Bad, seen));
+    assert!(found.next.iter().any(|next| next.contains("attempt-1/stacks.txt")), "{found:?}");
+
+    let again = Event::JobRetrying { job: name(0), attempt: Attempt(2), delay: 0.0 };
+    let overcome = told(vec![failed(0, FailReason::Hang), again, started(0), succeeded(0)]);
+    let found = &overcome.about("hung")[0];
+    assert!(found.seen.starts_with("s/0: was ended, and went well at the next try: waited"), "{found:?}");
+    assert_eq!(overcome.about("quiet"), [], "told once");
+}
+
+#[test]
+fn a_worker_that_froze_until_its_item_failed_did_not_go_well() {
+    let at = |attempt: u32, event: Event| match event {
+        Event::HangSuspected { job, quiet, frozen, overdue, stuck, .. } => {
+            Event::HangSuspected { job, attempt: Attempt(attempt), quiet, frozen, overdue, stuck }
+        }
+        Event::JobFailed { job, failure, .. } => Event::JobFailed { job, attempt: Attempt(attempt), failure },
+        Event::JobStarted { job, lane, gpus, pid, warm, .. } => {
+            Event::JobStarted { job, attempt: Attempt(attempt), lane, gpus, pid, warm }
+        }
+        other => other,
+    };
+    let froze = |attempt| {
+        [started(0), hung(0, 1), failed(0, FailReason::Hang)].map(|event| at(attempt, event)).to_vec()
+    };
+    let again = |attempt| Event::JobRetrying { job: name(0), attempt: Attempt(attempt), delay: 0.0 };
+    let item = Event::ItemFailed {
+        stage: "s".into(),
+        item: "freeze".into(),
+        reason: "it brought down its worker, twice and alone: `gpulane logs /r s/0 --attempt 2` shows".into(),
+    };
+    let events = [
+        froze(1),
+        vec![again(2)],
+        froze(2),
+        vec![item, again(3), at(3, started(0)), succeeded(0), finished()],
+    ];
+    let stage = Stage { map: Some(MapStage::default()), ..Stage::named("s") };
+    let told = Told::of(stage, RunSettings::default(), events.concat());
+    let found = &told.about("hung")[0];
+    let seen = "s/0: froze 2 times, was ended, and a new worker took over; 1 item failed by it: waiting for";
+    assert!(found.seen.starts_with(seen), "{found:?}");
+    assert!(found.next.iter().any(|next| next.contains("maps/s/failed.jsonl")), "{found:?}");
+}
+
+#[test]
+fn out_of_memory_again_on_a_gpu_of_its_own_is_not_mended_by_a_reservation() {
+    let oom = |job: u32, shared| {
+        let failure = Failure { shared, peak_vram: Some(7 << 30), ..Failure::because(FailReason::Oom) };
+        Event::JobFailed { job: name(job), attempt: Attempt(1), failure }
+    };
+    let stage = || Stage { memory: Memory::Reserve(Bytes(6 << 30)), ..Stage::named("s") };
+    let run =
+        RunSettings { cwd: "/exp".into(), plan_file: Some("ab/night.toml".into()), ..Default::default() };
+    let alone = vec![started(0), oom(0, true), started(0), oom(0, false), finished()];
+    let found = Told::of(stage(), run.clone(), alone).about("failed");
+    assert!(found[0].seen.contains("on a GPU of its own"), "{found:?}");
+    assert!(found[0].why.contains("only a smaller job or a larger GPU helps"), "{found:?}");
+    assert!(!format!("{found:?}").contains("memory = "), "{found:?}");
+
+    let packed = Told::of(stage(), run, vec![started(0), oom(0, false), finished()]).about("failed");
+    let next = format!("{:?}", packed[0].next);
+    assert!(next.contains("memory = ") && next.contains("gpulane fit /exp/ab/night.toml"), "{next}");
+}
+
+#[test]
+fn held_starts_are_told_with_their_reason_and_the_disk_of_the_run() {
+    let held = |because: &str| Told::new(vec![Event::StartsHeld { because: because.into() }]);
+    let full = held("no space left on the disk of /d/night; free some space and the run goes on by itself");
+    assert_eq!(full.about("starts"), [], "nobody waits any more");
+    let lock = full.dir.lock().unwrap();
+    let found = full.about("starts");
+    assert_eq!((found.len(), found[0].severity), (1, Severity::Bad), "{found:?}");
+    assert!(found[0].seen.starts_with("no job is started: no space left on the disk of"), "{found:?}");
+    let root = full.dir.root().display().to_string();
+    assert!(found[0].why.starts_with(&format!("{root} is on the disk at /")), "{found:?}");
+    assert!(found[0].why.contains(" free"), "{found:?}");
+    let all = format!("{:?}", gpulane_doctor::run(&full.dir));
+    assert!(!all.contains("\"gpulane doctor\""), "which would look at the disk of this folder: {all}");
+    drop(lock);
+
+    let turn = held("waiting for a GPU: GPU 0: used by others, pid 7");
+    let _lock = turn.dir.lock().unwrap();
+    assert_eq!(turn.about("starts")[0].severity, Severity::Warning, "nothing is broken");
+
+    let released = Told::new(vec![Event::StartsHeld { because: "x".into() }, Event::StartsReleased {}]);
+    let _lock = released.dir.lock().unwrap();
+    assert_eq!(released.about("starts"), []);
+}
+
+#[test]
+fn a_map_that_cannot_write_its_results_is_a_finding_while_it_says_so() {
+    let stage = Stage { map: Some(MapStage::default()), ..Stage::named("s") };
+    let told = Told::of(stage, RunSettings::default(), vec![started(0)]);
+    let _lock = told.dir.lock().unwrap();
+    let live = |age: u64| {
+        let since = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap();
+        let time = u64::try_from(since.as_millis()).unwrap() - age;
+        let held = "cannot write part-0: No space left on device (os error 28); free some space".into();
+        let text = serde_json::to_string(&MapLive { time, held, ..MapLive::default() }).unwrap();
+        let folder = told.dir.map_dir(&told.plan.stages[0]);
+        fs::create_dir_all(&folder).unwrap();
+        fs::write(folder.join("live.json"), text).unwrap();
+    };
+    live(0);
+    let found = told.about("results");
+    assert_eq!((found.len(), found[0].severity), (1, Severity::Bad), "{found:?}");
+    assert!(found[0].seen.starts_with("s: results cannot be written: cannot write part-0"), "{found:?}");
+    assert!(found[0].why.contains("is on the disk at /") && !found[0].next.is_empty(), "{found:?}");
+    live(60_000);
+    assert_eq!(told.about("results"), [], "nobody writes that any more");
 }
 
 #[test]

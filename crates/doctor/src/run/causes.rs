@@ -8,8 +8,8 @@ use super::telling;
 /// A cause. Equal causes are one finding.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
 pub(super) enum Cause {
-    /// Out of GPU memory; what is reserved is a matter of the stage.
-    GpuMemory(StageId),
+    /// Out of GPU memory; what is reserved is a matter of the stage. `alone`: again when it had a whole GPU to itself.
+    GpuMemory { stage: StageId, alone: bool },
     /// Out of host memory.
     HostMemory,
     /// Took longer than its stage allows.
@@ -34,7 +34,7 @@ pub(super) fn of(story: &Story, job: JobId, failure: &Failure) -> Option<Cause> 
     let message = || telling::normal(failure.message.as_deref().unwrap_or_default());
     Some(match failure.reason {
         FailReason::Hang => return None,
-        FailReason::Oom => Cause::GpuMemory(stage),
+        FailReason::Oom => Cause::GpuMemory { stage, alone: story.state.job(job).alone },
         FailReason::HostOom => Cause::HostMemory,
         FailReason::Timeout => Cause::Timeout(stage),
         FailReason::Start => Cause::Start(message()),

@@ -1,6 +1,8 @@
 //! Jobs that failed, by cause, each with what to do about it; jobs that were skipped for that; tries that failed and
 //! were made again.
 
+use std::path::Path;
+
 use gpulane_model::{Bytes, FailReason, Failure, JobId, JobStatus, Memory, Millis, ProcessExit, StageId};
 
 use super::causes::{self, Cause};
@@ -52,7 +54,7 @@ fn is_why_a_map_stopped(story: &Story, because: &str) -> bool {
 impl Group<'_> {
     fn told(&self, cause: &Cause) -> Finding {
         let finding = match cause {
-            Cause::GpuMemory(stage) => self.gpu_memory(*stage),
+            Cause::GpuMemory { stage, alone } => self.gpu_memory(*stage, *alone),
             Cause::HostMemory => self
                 .bad("out of host memory")
                 .because("the kernel ended them, or they could not get more; GPUs have nothing to do with it")
@@ -62,7 +64,7 @@ impl Group<'_> {
             Cause::Start(_) => self
                 .bad(format!("could not start: {}", self.message()))
                 .because("the program is not there, or may not be executed, where the run was started")
-                .then("gpulane check plan.toml    # names every program that is missing"),
+                .then(format!("gpulane check {}    # names every program that is missing", self.plan_file())),
             Cause::Exit(code, line) => self.exit(*code, line),
             Cause::Signal(signal) => self.signal(*signal),
             Cause::Cancelled => {
@@ -94,16 +96,24 @@ impl Group<'_> {
         self.jobs[0].1.message.as_deref().unwrap_or("no reason given")
     }
 
+    /// The file the plan came from; where that is not known, a name that stands for it.
+    fn plan_file(&self) -> String {
+        let run = &self.story.plan.run;
+        let file = run.plan_file.as_ref().map(|file| Path::new(&run.cwd).join(file));
+        file.map_or_else(|| "plan.toml".to_owned(), |file| super::shown(&file))
+    }
+
     fn logs(&self) -> String {
         format!("gpulane logs {} {}", self.story.shown, super::quoted(&self.names[0]))
     }
 
-    fn gpu_memory(&self, stage: StageId) -> Finding {
+    fn gpu_memory(&self, stage: StageId, alone: bool) -> Finding {
         let plan = self.story.plan.stage(stage);
         let peak = self.jobs.iter().filter_map(|(_, failure)| failure.peak_vram).max().map(Bytes);
         let held = peak.map_or_else(String::new, |peak| format!(", needs more than the {peak} it held"));
         let measured = self.story.state.measured[stage.index()].map(|measured| measured.reserve);
         let reserved = match plan.memory {
+            _ if alone => None,
             Memory::Reserve(bytes) => Some(bytes),
             Memory::Auto => measured,
             Memory::Exclusive => None,
@@ -120,7 +130,7 @@ impl Group<'_> {
                 finding
                     .because("gpulane packs jobs by what is reserved for them; one that takes more meets its neighbours")
                     .then(format!("memory = \"{}GiB\"    # in the plan of a new run", more.0.div_ceil(1 << 30)))
-                    .then("gpulane fit plan.toml    # how many fit then")
+                    .then(format!("gpulane fit {}    # how many fit then", self.plan_file()))
             }
             None => finding
                 .because("it had the whole GPU, so only a smaller job or a larger GPU helps")

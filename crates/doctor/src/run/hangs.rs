@@ -1,18 +1,15 @@
-//! Jobs that froze, by what they were stuck in and what became of them, with the remedy and where the stacks are; and
-//! those that were only quiet.
+//! Jobs that froze or were ended by `hang.outside`, by what they were stuck in and what became of them, with the remedy and where the
+//! stacks are.
 
-use gpulane_model::{FailReason, JobId, JobStatus, Stuck};
+use gpulane_model::{Attempt, FailReason, JobId, JobStatus, Stuck};
 
 use super::groups::{by, named};
 use super::story::{Hung, Story};
 use super::telling::normal;
+use crate::number::counted;
 use crate::{Finding, Severity};
 
 const TOPIC: &str = "hung";
-const QUIET: &str = "quiet";
-/// How waits are limited that nothing proves to be a freeze.
-const LIMIT: &str =
-    "hang = { outside = \"1h\" } in the plan, or timeout    # ends such waits; by default they are only told";
 
 /// What became of a job that froze.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -35,13 +32,17 @@ pub(super) fn of(story: &Story) -> Vec<Finding> {
     let froze = story.plan.job_ids().filter_map(|job| {
         let stuck = stuck(story, job)?;
         let alike = stuck.cause.clone().unwrap_or_else(|| normal(&stuck.evidence));
-        Some(((alike, outcome(story, job)), (job, stuck)))
+        Some(((alike, is_overdue(story, job), outcome(story, job)), (job, stuck)))
     });
-    let told = by(froze).into_iter().map(|((_, outcome), jobs)| told(story, outcome, &jobs));
-    told.chain(quiet(story)).collect()
+    by(froze).into_iter().map(|((_, _, outcome), jobs)| told(story, outcome, &jobs)).collect()
 }
 
-/// What a job that froze was stuck in; `None` for one that did not.
+/// Whether a job is told here.
+pub(super) fn is_told(story: &Story, job: JobId) -> bool {
+    stuck(story, job).is_some()
+}
+
+/// What a job that froze or waited for too long was stuck in; `None` for one that did neither.
 fn stuck(story: &Story, job: JobId) -> Option<Stuck> {
     let failure = failed_by_hang(story, job).then(|| match &story.state.job(job).status {
         // A journal may have lost what was seen before.
@@ -53,7 +54,9 @@ fn stuck(story: &Story, job: JobId) -> Option<Stuck> {
         },
         _ => Stuck::default(),
     });
-    story.hangs.get(&job).map(|hung| hung.stuck.clone()).or(failure)
+    // Its work was done before it was ended: it was only quiet.
+    let was_done = |hung: &&Hung| hung.overdue && outcome(story, job) == Outcome::WentOn;
+    story.hangs.get(&job).filter(|hung| !was_done(hung)).map(|hung| hung.stuck.clone()).or(failure)
 }
 
 fn outcome(story: &Story, job: JobId) -> Outcome {
@@ -81,17 +84,59 @@ fn failed_by_hang(story: &Story, job: JobId) -> bool {
     matches!(&story.state.job(job).status, JobStatus::Failed(failure) if failure.reason == FailReason::Hang)
 }
 
+/// Whether it was ended by `hang.outside`, without a proof that it froze.
+fn is_overdue(story: &Story, job: JobId) -> bool {
+    story.hangs.get(&job).is_some_and(|hung| hung.overdue)
+}
+
+/// Tries of a job that were ended for it.
+fn hung_tries(story: &Story, job: JobId) -> impl Iterator<Item = Attempt> {
+    let tries = story.failed_tries.iter();
+    let hung = tries.filter(move |(of, _, failure)| *of == job && failure.reason == FailReason::Hang);
+    hung.map(|(_, attempt, _)| *attempt)
+}
+
 /// What became of them, before what they were stuck in.
-fn fate(outcome: Outcome, jobs: usize) -> String {
-    let was = if jobs == 1 { "was" } else { "were" };
+fn fate(story: &Story, outcome: Outcome, jobs: &[(JobId, Stuck)]) -> String {
+    let was = if jobs.len() == 1 { "was" } else { "were" };
+    let times: usize = jobs.iter().map(|(job, _)| hung_tries(story, *job).count()).sum();
+    let again = times > jobs.len();
+    let often = if again { format!(" {times} times") } else { String::new() };
+    // The evidence says of the others that they waited for too long.
+    let ended = if is_overdue(story, jobs[0].0) {
+        format!("{was} ended{often}")
+    } else {
+        format!("froze{often}, {was} ended")
+    };
+    let later = if again { "a later" } else { "the next" };
+    let is_worker = story.plan.stage_of(jobs[0].0).map.is_some();
     match outcome {
         Outcome::Hung => String::new(),
-        Outcome::Overcome => format!("froze, {was} ended, and went well at the next try: "),
-        Outcome::Again => format!("froze, {was} ended, to be tried again: "),
-        Outcome::Otherwise => "froze before that: ".to_owned(),
+        Outcome::Overcome | Outcome::Again if is_worker => {
+            let items = match items(story, jobs) {
+                0 => String::new(),
+                failed => format!("; {} failed by it", counted(failed, "item", "items")),
+            };
+            format!("{ended}, and a new worker took over{items}: ")
+        }
+        Outcome::Overcome => format!("{ended}, and went well at {later} try: "),
+        Outcome::Again => format!("{ended}, to be tried again: "),
+        Outcome::Otherwise => format!("{ended} before that: "),
         Outcome::WentOn => "froze for a while, and went on: ".to_owned(),
-        Outcome::CutOff => format!("{was} frozen when the run stopped: "),
+        Outcome::CutOff => format!("{was} stuck when the run stopped: "),
     }
+}
+
+/// How many items failed because workers froze over them.
+fn items(story: &Story, jobs: &[(JobId, Stuck)]) -> usize {
+    let over = |reason: &&String| jobs.iter().any(|(job, _)| names_a_hung_try(story, *job, reason));
+    story.brought_down.iter().filter(over).count()
+}
+
+/// Whether the reason of an item names a try of the job that hung: "`gpulane logs RUN JOB --attempt 2` shows …".
+fn names_a_hung_try(story: &Story, job: JobId, reason: &str) -> bool {
+    let name = super::quoted(&story.plan.job_name(job));
+    hung_tries(story, job).any(|attempt| reason.contains(&format!(" {name} --attempt {attempt}`")))
 }
 
 fn told(story: &Story, outcome: Outcome, jobs: &[(JobId, Stuck)]) -> Finding {
@@ -99,7 +144,7 @@ fn told(story: &Story, outcome: Outcome, jobs: &[(JobId, Stuck)]) -> Finding {
     let names: Vec<String> = jobs.iter().map(|(job, _)| story.plan.job_name(*job)).collect();
     let (first, stuck) = &jobs[0];
     let evidence = if stuck.evidence.is_empty() { "no sign of life" } else { &stuck.evidence };
-    let seen = format!("{}: {}{evidence}", named(&names), fate(outcome, names.len()));
+    let seen = format!("{}: {}{evidence}", named(&names), fate(story, outcome, jobs));
     let mut finding = Finding::new(severity, TOPIC, seen);
     if let Some(cause) = &stuck.cause {
         finding = finding.because(cause);
@@ -107,9 +152,16 @@ fn told(story: &Story, outcome: Outcome, jobs: &[(JobId, Stuck)]) -> Finding {
     if let Some(remedy) = &stuck.remedy {
         finding = finding.then(remedy);
     }
-    let stacks = story.hangs.get(first).map(|hung| story.dir.stacks_file(&story.plan, *first, hung.attempt));
+    // A journal may have lost what was seen, but not where the try ended.
+    let attempt =
+        story.hangs.get(first).map(|hung| hung.attempt).or_else(|| hung_tries(story, *first).last());
+    let stacks = attempt.map(|attempt| story.dir.stacks_file(&story.plan, *first, attempt));
     if let Some(stacks) = stacks.filter(|path| path.exists()) {
         finding = finding.then(format!("less {}    # every thread's stack", super::shown(&stacks)));
+    }
+    if items(story, jobs) > 0 {
+        let file = story.dir.map_dir(story.plan.stage_of(*first)).join("failed.jsonl");
+        finding = finding.then(format!("less {}    # the items that failed", super::shown(&file)));
     }
     if let (Outcome::Hung, true, JobStatus::Running { pid, .. }) =
         (outcome, story.live, &story.state.job(*first).status)
@@ -117,22 +169,4 @@ fn told(story: &Story, outcome: Outcome, jobs: &[(JobId, Stuck)]) -> Finding {
         finding = finding.then(format!("gpulane doctor {pid} --for 10s    # what it does now"));
     }
     finding.of(names)
-}
-
-/// Jobs that showed no life for a while and were left alone, since nothing proved that they could not go on.
-fn quiet(story: &Story) -> Option<Finding> {
-    let quiet = |job: &JobId| stuck(story, *job).is_none() && story.quiet.contains_key(job);
-    let jobs: Vec<JobId> = story.plan.job_ids().filter(quiet).collect();
-    let first = &story.quiet[jobs.first()?];
-    let names: Vec<String> = jobs.iter().map(|job| story.plan.job_name(*job)).collect();
-    let were = if names.len() == 1 { "was" } else { "were" };
-    let seen = format!("{} {were} quiet for a while: {}", named(&names), first.evidence);
-    let finding = Finding::fine(QUIET, seen);
-    let finding = match &first.waits_for {
-        Some(what) => finding.because(format!("{what}; it is left alone")),
-        None => finding,
-    };
-    let waits = story.live && jobs.iter().any(|job| story.state.suspected.contains_key(job));
-    let finding = if waits { finding.then(LIMIT) } else { finding };
-    Some(finding.of(names))
 }

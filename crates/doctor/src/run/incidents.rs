@@ -12,7 +12,6 @@ use crate::{Finding, leftovers};
 const JOURNAL: &str = "journal";
 const ENGINE: &str = "engine";
 const GPUS: &str = "GPUs";
-const STARTS: &str = "starts";
 const PROCESSES: &str = "processes";
 const MEMORY: &str = "GPU memory";
 
@@ -39,9 +38,6 @@ pub(super) fn of_the_run(story: &Story) -> Vec<Finding> {
             .because("a job has ended but its memory is not back, so the GPU is not given to the next")
             .then("gpulane gpus")
     }));
-    if let Some(because) = story.state.held.as_ref().filter(|_| story.live) {
-        found.push(Finding::warning(STARTS, format!("no job is started: {because}")).then("gpulane doctor"));
-    }
     found
 }
 

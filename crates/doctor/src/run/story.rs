@@ -4,14 +4,21 @@ use std::collections::HashMap;
 use std::sync::Arc;
 
 use gpulane_journal::{Follower, RunDir, RunDirError};
-use gpulane_model::{Attempt, Event, Failure, JobId, Plan, Record, RunState, Stuck};
+use gpulane_model::{Attempt, Event, Failure, HangAction, JobId, Plan, Record, RunState, Stuck};
 
-/// A job that froze.
+/// A job that froze, or waited for longer than it may.
 #[derive(Clone, Debug)]
 pub(super) struct Hung {
     pub(super) attempt: Attempt,
+    /// It was ended by `hang.outside`, without a proof that it froze.
+    pub(super) overdue: bool,
     pub(super) stuck: Stuck,
 }
+
+/// Items of maps that are remembered for having brought down a worker; the reasons repeat.
+const ITEMS: usize = 10_000;
+/// What a map says of an item that its workers did not survive.
+const BROUGHT_DOWN: &str = "brought down its worker";
 
 /// Something that happened to a job besides its end, for a person.
 #[derive(Clone, Debug)]
@@ -49,6 +56,8 @@ pub(super) struct Story {
     pub(super) hangs: HashMap<JobId, Hung>,
     /// What jobs did that showed no life for a while, though nothing says that they froze.
     pub(super) quiet: HashMap<JobId, Stuck>,
+    /// Reasons of items that brought down a worker: they name the worker's job and try.
+    pub(super) brought_down: Vec<String>,
     /// Tries that failed, in their order.
     pub(super) failed_tries: Vec<(JobId, Attempt, Failure)>,
     pub(super) incidents: Vec<Incident>,
@@ -68,6 +77,7 @@ impl Story {
             live,
             hangs: HashMap::new(),
             quiet: HashMap::new(),
+            brought_down: Vec::new(),
             failed_tries: Vec::new(),
             incidents: Vec::new(),
             damage: None,
@@ -94,10 +104,26 @@ impl Story {
                 self.failed_tries.extend(job.map(|job| (job, *attempt, failure.clone())));
             }
             Event::HangSuspected { attempt, frozen: true, stuck, .. } => {
-                let hung = Hung { attempt: *attempt, stuck: stuck.clone() };
+                let hung = Hung { attempt: *attempt, overdue: false, stuck: stuck.clone() };
                 self.hangs.extend(job.map(|job| (job, hung)));
             }
-            Event::HangSuspected { stuck, .. } => self.quiet.extend(job.map(|job| (job, stuck.clone()))),
+            Event::HangSuspected { attempt, overdue, stuck, .. } => {
+                let Some(job) = job else { return };
+                self.quiet.insert(job, stuck.clone());
+                let hang = self.plan.stage_of(job).hang.unwrap_or_default();
+                if *overdue && hang.action != HangAction::Warn {
+                    let limit = hang.outside.map_or_else(String::new, |outside| format!(" of {outside}"));
+                    let what = "waited for longer than its limit `hang.outside`";
+                    let evidence = format!("{what}{limit}: {}", stuck.evidence);
+                    let stuck = Stuck { evidence, ..stuck.clone() };
+                    self.hangs.insert(job, Hung { attempt: *attempt, overdue: true, stuck });
+                }
+            }
+            Event::ItemFailed { reason, .. } if reason.contains(BROUGHT_DOWN) => {
+                if self.brought_down.len() < ITEMS {
+                    self.brought_down.push(reason.clone());
+                }
+            }
             other => self.incidents.extend(incident(other)),
         }
     }

@@ -55,7 +55,6 @@ fn advice(waiting: &Waiting) -> Option<&'static str> {
             Some("memory = …, or gpus = …    # in the plan of a new run: what the machine has")
         }
         Waiting::Gpus { .. } => Some("gpulane gpus    # who has them"),
-        Waiting::Held { .. } => Some("gpulane doctor"),
         _ => None,
     }
 }
