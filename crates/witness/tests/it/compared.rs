@@ -258,6 +258,34 @@ fn who_a_monitor_wakes_is_no_life_and_yet_no_part_of_a_proof() {
 }
 
 #[test]
+fn traffic_is_no_monitors_that_rests_where_others_send_to_it() {
+    let outside = || Source::Outside("somebody".to_owned());
+    let peer = |pid: u32| Source::Processes { pids: vec![pid], what: "the connection".to_owned() };
+    for (call, source, alive) in [
+        ("clock_nanosleep", Source::Clock, false),
+        ("futex", Source::OwnThreads, false),
+        ("poll", outside(), true),
+        ("poll", peer(77), true),
+        ("poll", peer(10), false),
+        ("epoll_wait", outside(), false),
+    ] {
+        let mut first = frozen();
+        first.processes[0].threads.push(thread(11, wait(call, Some(true)), &[]));
+        first.processes[0].threads[1].wait.as_mut().unwrap().sources = vec![source.clone()];
+        let mut second = first.clone();
+        second.processes[0].threads[1].switches += 2;
+        second.processes[0].tcp_bytes = 1;
+        for known in [
+            Known { monitors: [11].into(), ..Known::default() },
+            Known { followers: [11].into(), ..Known::default() },
+        ] {
+            let change = gpulane_witness::compare(&first, &second, &known);
+            assert_eq!(moved(&change), alive, "{call}, {source:?}: {change:?}");
+        }
+    }
+}
+
+#[test]
 fn who_waits_for_anothers_file_lock_waits() {
     let mut waiting = beside("flock", false, &["build.py:7 lock"]);
     let holder = Some(Holder { pid: Some(77), name: "ninja".to_owned(), others: None });
