@@ -135,7 +135,9 @@ impl Compared {
 impl Taker for Compared {
     fn item(&mut self, found: Found<'_>) -> io::Result<()> {
         let is = match found {
-            Found::File(name) | Found::Member { name, .. } => escape::shown(name),
+            Found::File(name) | Found::Member { name, .. } | Found::BadMember { name, .. } => {
+                escape::shown(name)
+            }
             Found::Value(text) => text.to_owned(),
             Found::Bad { name, .. } => name.to_owned(),
         };

@@ -201,12 +201,18 @@ impl<'a> Freezer<'a> {
 
     /// Whether an earlier input named this too. Texts may well be equal; they are never the same item.
     fn is_repeated(&mut self, found: &Found) -> bool {
-        let (Found::File(name) | Found::Member { name, .. }) = found else { return false };
+        let (Found::File(name) | Found::Member { name, .. } | Found::BadMember { name, .. }) = found else {
+            return false;
+        };
         if self.earlier.is_empty() && self.to_come == 0 {
             return false;
         }
         let mut hasher = DefaultHasher::new();
         hasher.write(self.shortened(name));
+        if let Found::BadMember { .. } = found {
+            // A broken tar has the name of the file, which a list may have given as an item.
+            hasher.write(b"/");
+        }
         let hash = hasher.finish();
         if self.to_come > 0 {
             self.now.push(hash);
@@ -256,7 +262,7 @@ impl Taker for Freezer<'_> {
         self.origin.items += 1;
         let archive = u32::try_from(self.archives.len().saturating_sub(1)).map_err(io::Error::other)?;
         self.line.clear();
-        if let Found::Member { .. } = found {
+        if let Found::Member { .. } | Found::BadMember { .. } = found {
             found.write(&mut self.line, 0);
             self.archive_digest.update(&self.line);
             if let Some(archive) = self.archives.last_mut() {

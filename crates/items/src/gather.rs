@@ -12,6 +12,7 @@ use crate::input::{Paths, Source};
 use crate::lines::Lines;
 use crate::problem::Stop;
 use crate::record::Found;
+use crate::shard::Member;
 use crate::stamp::Stamp;
 use crate::table::Kind;
 use crate::{Wanted, shard};
@@ -61,7 +62,14 @@ fn file(name: &[u8], wanted: &Wanted, taker: &mut dyn Taker) -> Result<(), Stop>
         return taker.item(Found::File(name)).map_err(Stop::Taker);
     }
     let path = wanted.base.join(OsString::from_vec(name.to_vec()));
-    let stamp = Stamp::of(name, &path).map_err(Stop::io("look at", &path))?;
+    let stamp = match Stamp::of(name, &path) {
+        Ok(stamp) => stamp,
+        // A link to nowhere fails as one of any other name does.
+        Err(error) => {
+            let (name, reason) = (crate::escape::shown(name), format!("cannot be opened: {error}"));
+            return taker.item(Found::Bad { name: &name, reason: &reason }).map_err(Stop::Taker);
+        }
+    };
     if !taker.shard(stamp).map_err(Stop::Taker)? {
         return Ok(());
     }
@@ -77,10 +85,17 @@ pub(crate) fn members(
 ) -> Result<(), Stop> {
     let mut full = [name, b"/"].concat();
     let prefix = full.len();
-    shard::read(path, decode, &mut |member, offset, bytes| {
+    shard::read(path, decode, &mut |member| {
         full.truncate(prefix);
-        full.extend_from_slice(member);
-        taker.item(Found::Member { name: &full, offset, bytes }).map_err(Stop::Taker)
+        if let Member::Data { name, .. } | Member::Bad { name, .. } = member {
+            full.extend_from_slice(name);
+        }
+        let found = match member {
+            Member::Data { offset, bytes, .. } => Found::Member { name: &full, offset, bytes },
+            Member::Bad { reason, .. } => Found::BadMember { name: &full, reason },
+            Member::Broken(reason) => Found::BadMember { name, reason },
+        };
+        taker.item(found).map_err(Stop::Taker)
     })
 }
 

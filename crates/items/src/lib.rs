@@ -4,13 +4,13 @@
 //! | input | items |
 //! |---|---|
 //! | `photo.jpg` | that file |
-//! | `photos` | every file below it; hidden ones and symlinked directories are left out |
+//! | `photos` | every file below it, a `.tar` as a shard; hidden ones and symlinked directories are left out |
 //! | `photos/**/*.{jpg,png}` | the files that match; a path that exists as it is written is that path |
 //! | `@files.txt` | one a line; the lines are taken as they are |
 //! | `table.csv:path` | one a row; also `.tsv`, `.jsonl`, `.ndjson`, `.parquet`; `a.b` for nested keys |
-//! | `shard-{000..123}.tar` | one per key of the shard (`WebDataset` layout), read in place |
+//! | `shard-{000..123}.tar` | every image (array, text) of the shard (`WebDataset` layout), read in place |
 //!
-//! A row or line that cannot be an item becomes a [`Place::Bad`] one: it fails with a reason and does not
+//! A row, line or member that cannot be an item, and a shard that cannot be read to its end, becomes a [`Place::Bad`] one: it fails with a reason and does not
 //! vanish. A file that two inputs name is one item, at its first place; what one input repeats stays
 //! repeated. Nothing here opens the files that items are.
 

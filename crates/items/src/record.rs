@@ -20,6 +20,12 @@ pub(crate) enum Found<'a> {
         offset: u64,
         bytes: u64,
     },
+    /// A member of the shard that was announced last, or that shard, which cannot be read: no item of its input
+    /// by itself, so that a resume compares it where it compares the shard's members.
+    BadMember {
+        name: &'a [u8],
+        reason: &'a str,
+    },
     Value(&'a str),
     Bad {
         name: &'a str,
@@ -45,15 +51,18 @@ impl Found<'_> {
                 out.extend_from_slice(b"v\t");
                 escape_into(out, text.as_bytes());
             }
-            Self::Bad { name, reason } => {
-                out.extend_from_slice(b"b\t");
-                escape_into(out, name.as_bytes());
-                out.push(b'\t');
-                escape_into(out, reason.as_bytes());
-            }
+            Self::Bad { name, reason } => bad(out, name.as_bytes(), reason),
+            Self::BadMember { name, reason } => bad(out, name, reason),
         }
         out.push(b'\n');
     }
+}
+
+fn bad(out: &mut Vec<u8>, name: &[u8], reason: &str) {
+    out.extend_from_slice(b"b\t");
+    escape_into(out, name);
+    out.push(b'\t');
+    escape_into(out, reason.as_bytes());
 }
 
 /// The item in a line without its newline; `None` if it is no such line.

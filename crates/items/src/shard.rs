@@ -1,120 +1,133 @@
 //! Tar shards in `WebDataset` layout: members that share a key (their path up to the first dot of the base
-//! name) and follow each other are one sample, of which one member is the item. Nothing is unpacked: an item
-//! is a range of bytes.
+//! name) and follow each other are one sample, of which the members of the best kind are items. Nothing is
+//! unpacked: an item is a range of bytes. What cannot be one is handed over with its reason and does not vanish.
+
+mod member;
+mod sample;
 
 use std::fs::File;
-use std::io::BufReader;
+use std::io::{self, BufReader, Read, Seek};
 use std::path::Path;
 
 use gpulane_model::Decode;
 
+use crate::escape;
 use crate::problem::Stop;
+use member::Found;
+use sample::Sample;
 
-const IMAGES: [&str; 12] =
-    ["jpg", "jpeg", "png", "webp", "tif", "tiff", "bmp", "gif", "ppm", "pgm", "pbm", "jp2"];
-/// What is said about a sample rather than being it.
-const METADATA: [&str; 6] = ["json", "cls", "cls2", "id", "index", "meta"];
+/// The longest tar without any member that is taken for an empty one: GNU tar writes 10 KiB.
+const MOST_EMPTY: u64 = 1 << 20;
+/// Characters of the tar reader's own words: they may hold what stands where a header should be.
+const MOST_WORDS: usize = 120;
 
-/// Takes a member's name, offset and length.
-pub(crate) type Each<'e> = dyn FnMut(&[u8], u64, u64) -> Result<(), Stop> + 'e;
-
-/// A member that may become its key's item.
-struct Candidate {
-    name: Vec<u8>,
-    offset: u64,
-    bytes: u64,
-    /// Less is better.
-    rank: u8,
+/// What a shard gives.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Member<'m> {
+    /// An item, by its name within the shard.
+    Data { name: &'m [u8], offset: u64, bytes: u64 },
+    /// A member that should be an item and cannot be.
+    Bad { name: &'m [u8], reason: &'m str },
+    /// The shard itself cannot be read, or not from some byte on; comes last.
+    Broken(&'m str),
 }
 
-/// Calls `each` with name within the shard, offset and length of every item.
+/// Takes what a shard gives.
+pub(crate) type Each<'e> = dyn FnMut(Member<'_>) -> Result<(), Stop> + 'e;
+
+/// Calls `each` with every item of the shard, in order. A shard that is broken gives those before that place.
 pub(crate) fn read(path: &Path, decode: Option<Decode>, each: &mut Each) -> Result<(), Stop> {
-    let file = File::open(path).map_err(Stop::io("open", path))?;
-    let length = file.metadata().map_err(Stop::io("look at", path))?.len();
-    let broken = |what: String| {
-        Stop::input(
-            format!("{} is no whole tar file: {what}", path.display()),
-            "make that shard again, or leave it out",
-        )
+    let opened = File::open(path).and_then(|file| Ok((file.metadata()?.len(), file)));
+    let (length, file) = match opened {
+        Ok(opened) => opened,
+        Err(error) => return each(Member::Broken(&format!("cannot be opened: {error}"))),
     };
+    let mut sample = Sample::new(decode);
+    let broken = read_members(file, length, &mut sample, each)?;
+    sample.flush(each)?;
+    match broken {
+        None => Ok(()),
+        Some(Broken { what, members: 0 }) => each(Member::Broken(&format!(
+            "is no whole tar file: {what}; make it again, or name it in a list file, `@files.txt`, if it is no tar"
+        ))),
+        Some(Broken { what, .. }) => each(Member::Broken(&format!(
+            "is no whole tar file: {what}; only the members before that are items: make it again, and map it by itself"
+        ))),
+    }
+}
+
+/// Where a shard cannot be read on.
+struct Broken {
+    what: String,
+    /// Of any kind, before that place.
+    members: u64,
+}
+
+/// Reads to the end, or to where it is broken.
+fn read_members(
+    file: File,
+    length: u64,
+    sample: &mut Sample,
+    each: &mut Each,
+) -> Result<Option<Broken>, Stop> {
+    let again = file.try_clone();
     let mut archive = tar::Archive::new(BufReader::with_capacity(1 << 13, file));
-    let entries = archive.entries_with_seek().map_err(|error| broken(error.to_string()))?;
-    let mut best: Option<Candidate> = None;
-    let mut end = 0;
-    for entry in entries {
-        let entry = entry.map_err(|error| broken(format!("after byte {end}: {error}")))?;
-        let (offset, bytes) = (entry.raw_file_position(), entry.size());
-        end = offset.saturating_add(bytes);
-        if end > length {
-            return Err(broken(format!(
-                "it ends at byte {length}, within a member that goes on to byte {end}"
-            )));
-        }
-        let kind = entry.header().entry_type();
-        if !(kind.is_file() || kind.is_contiguous()) {
-            continue;
-        }
-        let name = entry.path_bytes().into_owned();
-        let rank = rank(&name, decode);
-        match &best {
-            Some(other) if key(&other.name) == key(&name) && other.rank <= rank => continue,
-            Some(other) if key(&other.name) != key(&name) => each(&other.name, other.offset, other.bytes)?,
-            _ => {}
-        }
-        best = Some(Candidate { name, offset, bytes, rank });
-    }
-    best.map_or(Ok(()), |last| each(&last.name, last.offset, last.bytes))
-}
-
-/// The path up to the first dot of the base name.
-fn key(name: &[u8]) -> &[u8] {
-    &name[..name.len() - suffix(name).len()]
-}
-
-/// From the first dot of the base name on.
-fn suffix(name: &[u8]) -> &[u8] {
-    let base = memchr::memrchr(b'/', name).map_or(0, |slash| slash + 1);
-    // A name that begins with its dot has no key otherwise.
-    let from = (base + 1).min(name.len());
-    memchr::memchr(b'.', &name[from..]).map_or(&[], |dot| &name[from + dot..])
-}
-
-/// How much a member is the item of its key rather than something said about it.
-fn rank(name: &[u8], decode: Option<Decode>) -> u8 {
-    let suffix = String::from_utf8_lossy(suffix(name)).to_ascii_lowercase();
-    let whole = suffix.trim_start_matches('.');
-    let last = whole.rsplit('.').next().unwrap_or_default();
-    let wanted = match decode {
-        Some(Decode::Text) => whole == "txt",
-        Some(Decode::Npy) => whole == "npy",
-        _ => IMAGES.contains(&whole),
+    // Behind the end of one tar another may follow (`cat a.tar b.tar`), or what was zeroed may go on.
+    archive.set_ignore_zeros(true);
+    let (mut end, mut members) = (0, 0);
+    let entries = match archive.entries_with_seek() {
+        Ok(entries) => entries,
+        Err(error) => return Ok(Some(Broken { what: error.to_string(), members })),
     };
-    match last {
-        _ if wanted => 0,
-        // `0001.mask.png` beside `0001.jpg`: second to it, but an image.
-        last if IMAGES.contains(&last) => 1,
-        "npy" => 2,
-        "txt" => 4,
-        last if METADATA.contains(&last) => 5,
-        _ => 3,
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn keys_end_at_the_first_dot_of_the_base_name() {
-        for (name, wanted) in [
-            ("a/b.c/0001.seg.png", "a/b.c/0001"),
-            ("0001.jpg", "0001"),
-            ("dir/none", "dir/none"),
-            (".hidden.jpg", ".hidden"),
-            ("a/", "a/"),
-            ("", ""),
-        ] {
-            assert_eq!(key(name.as_bytes()), wanted.as_bytes(), "{name}");
+    for entry in entries {
+        let mut entry = match entry {
+            Ok(entry) => entry,
+            // Cut within its padding, it has lost nothing.
+            Err(_) if members > 0 && again.is_ok_and(|file| is_zero_from(file, end)) => return Ok(None),
+            Err(error) => {
+                let what = format!("what follows after byte {end} is no member ({})", words(&error));
+                return Ok(Some(Broken { what, members }));
+            }
+        };
+        end = member::end(&entry);
+        let found = member::look(&mut entry);
+        if end > length {
+            let name = found.as_ref().map_or(&[][..], |found| &found.name);
+            let what = format!(
+                "it ends at byte {length}, within the member {}, which goes on to byte {end}",
+                escape::shown(name)
+            );
+            sample.lose(name);
+            return Ok(Some(Broken { what, members }));
+        }
+        members += 1;
+        if let Some(Found { name, place }) = found {
+            sample.take(name, place, each)?;
         }
     }
+    let empty = members == 0 && !(512..=MOST_EMPTY).contains(&length);
+    Ok(empty.then(|| Broken { what: format!("there is no member in its {length} bytes"), members }))
+}
+
+/// Whether nothing but zeros stands from there on.
+fn is_zero_from(mut file: File, from: u64) -> bool {
+    let mut buffer = [0; 1 << 12];
+    let looked = file.seek(io::SeekFrom::Start(from)).and_then(|_| {
+        loop {
+            match file.read(&mut buffer)? {
+                0 => return Ok(true),
+                read if buffer[..read].iter().any(|byte| *byte != 0) => return Ok(false),
+                _ => {}
+            }
+        }
+    });
+    looked.unwrap_or(false)
+}
+
+fn words(error: &io::Error) -> String {
+    let text = error.to_string();
+    text.chars()
+        .map(|letter| if letter.is_control() { '\u{fffd}' } else { letter })
+        .take(MOST_WORDS)
+        .collect()
 }

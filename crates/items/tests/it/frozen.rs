@@ -197,6 +197,35 @@ fn what_did_not_change_is_not_told() {
     assert_eq!(changed(&scene, &inputs), Vec::<String>::new(), "touched, but the same items");
 }
 
+#[test]
+fn a_broken_shard_is_no_change_until_it_is_mended() {
+    let whole = tar(&[("a.jpg", &[7; 3000]), ("b.jpg", &[8; 3000])]);
+    let scene = Scene::new(&["d/a.jpg"]);
+    scene.write("d/s.tar", &whole[..5000]);
+    std::os::unix::fs::symlink("nowhere", scene.base().join("d/t.tar")).unwrap();
+    scene.freeze(&["d"]).unwrap();
+    assert_eq!(changed(&scene, &["d"]), Vec::<String>::new());
+    touch(&scene, "d/s.tar");
+    assert_eq!(changed(&scene, &["d"]), Vec::<String>::new(), "touched, but the same items");
+    scene.write("d/s.tar", tar(&[("a.jpg", &[7; 3000]), ("b.jpg", &[8; 3000]), ("c.jpg", b"")]));
+    let told = changed(&scene, &["d"]);
+    assert_eq!(told, ["d/s.tar: 2 items when the run began, 3 now, or in other places"]);
+}
+
+/// What a list of before this version says of a shard, which a resume compares with.
+#[test]
+fn a_shard_with_one_image_a_key_is_frozen_as_ever() {
+    let scene = Scene::new(&[]);
+    scene.write("s.tar", tar(&[("a.cls", b"3"), ("a.jpg", b"JPEG"), ("b.json", b"{}"), ("d/c.txt", b"c")]));
+    scene.freeze(&["s.tar"]).unwrap();
+    let list = fs::read_to_string(scene.out().join("items.list")).unwrap();
+    let wanted = "gpulane items 1\nm\ts.tar/a.jpg\t0\t1536\t4\nm\ts.tar/b.json\t0\t2560\t2\nm\ts.tar/d/c.txt\t0\t3584\t1\n";
+    assert_eq!(list, wanted);
+    let meta: serde_json::Value =
+        serde_json::from_slice(&fs::read(scene.out().join("items.json")).unwrap()).unwrap();
+    assert_eq!(meta["archives"][0]["digest"], 2_153_382_844_u64, "{meta}");
+}
+
 type Change = fn(&Scene);
 
 #[test]
