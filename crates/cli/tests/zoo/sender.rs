@@ -5,7 +5,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::time::Duration;
 
 /// Sends with these pauses, in milliseconds, over and over; to this port.
-pub fn sender(pauses: &'static [u64], bytes: usize) -> u16 {
+pub(crate) fn sender(pauses: &'static [u64], bytes: usize) -> u16 {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("a port");
     let port = listener.local_addr().expect("its address").port();
     let serve = move |mut client: TcpStream| {
