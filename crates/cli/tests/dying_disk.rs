@@ -328,10 +328,16 @@ fn an_ext4_that_a_job_fills_holds_starts_and_its_space_lets_all_go_on() {
     let Some(_disk) = Mortal::mount(&image, at.clone()) else { return };
     let ballast = std::fs::File::create(at.join("ballast")).unwrap();
     rustix::fs::fallocate(&ballast, rustix::fs::FallocateFlags::empty(), 0, 20 << 20).unwrap();
+    // Gives a little back, so that there is room for the record of the hold.
+    gpulane.workspace.file(
+        "train.py",
+        "import os, sys\nfile = open(sys.argv[1] + '/model', 'wb', 0)\ntry:\n    for _ in range(12 << 4):\n        \
+         file.write(bytes(1 << 16))\n    os.fsync(file)\nexcept OSError:\n    os.truncate(file.fileno(), os.fstat(file.fileno()).st_size - (1 << 17))\n    \
+         os.fsync(file)\n    raise\n",
+    );
     gpulane.workspace.file(
         "plan.toml",
-        "[[stage]]\nname = \"s\"\ncommand = [\"python3\", \"-c\", \"open('{out}/model', 'wb').write(bytes(12 << 20))\"]\n\
-         [stage.matrix]\nn = [1, 2]\n",
+        "[[stage]]\nname = \"s\"\ncommand = [\"python3\", \"train.py\", \"{out}\"]\n[stage.matrix]\nn = [1, 2]\n",
     );
     let live = gpulane.spawn(&["run", "plan.toml", "--gpus", "none", "--lanes", "1", "--run-dir", "disk/r"]);
     let journal = || std::fs::read_to_string(at.join("r/journal.jsonl")).unwrap_or_default();

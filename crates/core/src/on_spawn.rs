@@ -66,15 +66,19 @@ impl Core {
     }
 
     fn hold_starts(&mut self, because: String) {
-        match self.hold {
+        let before = match &mut self.hold {
             // Others were asked to start at the same time; the timer is set.
             Hold::Held { .. } => return,
             Hold::Free => {
                 self.supersede_scarcity();
                 self.gate.supersede();
-                self.record(Event::StartsHeld { because: because.clone() });
+                None
             }
-            Hold::Trial { .. } | Hold::Probing { .. } => {}
+            Hold::Trial { because } | Hold::Probing { because } => Some(std::mem::take(because)),
+        };
+        // Views show the reason that was recorded last.
+        if before.as_ref() != Some(&because) {
+            self.record(Event::StartsHeld { because: because.clone() });
         }
         self.hold = Hold::Held { because };
         self.later.push(Effect::SetTimer { timer: Timer::RetryHeld, at: self.now.after(HOLD) });

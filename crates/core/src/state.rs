@@ -6,7 +6,7 @@ use std::sync::Arc;
 use gpulane_model::{Bytes, Counts, Event, JobId, Machine, Millis, Plan, StageId};
 
 use crate::gate::Gate;
-use crate::job::{JobSlot, Phase};
+use crate::job::{Ending, JobSlot, Phase};
 use crate::lanes::Lanes;
 use crate::leases::{Leases, Scarcity};
 use crate::line::{Kind, Line, QueueId};
@@ -204,6 +204,11 @@ impl Core {
     pub fn has_ended(&self, job: JobId) -> bool {
         let phase = self.slot(job).map(|slot| &slot.phase);
         matches!(phase, Some(Phase::Succeeded | Phase::Failed | Phase::Skipped))
+    }
+
+    /// Whether the job's process was left to end as it would: what its end tells is its own. Nobody asked for it, and its work was not done.
+    pub fn ends_by_itself(&self, job: JobId) -> bool {
+        matches!(self.slot(job).map(|slot| &slot.phase), Some(Phase::Running { ending: Ending::No, .. }))
     }
 
     /// How many jobs stand where, as the fold of the events recorded so far would say.

@@ -5,6 +5,8 @@ use std::io::{self, BufWriter, Write};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::Path;
 
+use rustix::fs::{FallocateFlags, fallocate};
+
 /// The writer's view of the journal file. A trait so that tests can be a disk that fails.
 pub(crate) trait Disk: Send {
     /// Writes some of `bytes` at `offset`.
@@ -13,6 +15,8 @@ pub(crate) trait Disk: Send {
     fn sync(&mut self) -> io::Result<()>;
     /// Cuts the file to this length.
     fn truncate(&mut self, length: u64) -> io::Result<()>;
+    /// Sets space aside for so many bytes from `offset` on, which are not part of the file yet. Where that cannot be, nothing is.
+    fn reserve(&mut self, offset: u64, bytes: u64);
     /// Whether the file still has a name. Without one, what is written to it is lost.
     fn has_name(&mut self) -> io::Result<bool>;
 }
@@ -28,6 +32,10 @@ impl Disk for File {
 
     fn truncate(&mut self, length: u64) -> io::Result<()> {
         self.set_len(length)
+    }
+
+    fn reserve(&mut self, offset: u64, bytes: u64) {
+        let _ = fallocate(&*self, FallocateFlags::KEEP_SIZE, offset, bytes);
     }
 
     fn has_name(&mut self) -> io::Result<bool> {
@@ -48,8 +56,14 @@ pub(crate) fn write_whole<T>(
     // A plan may hold tokens in its environment: for its owner only, whatever the directory allows.
     let file = gpulane_files::create(temporary)?;
     let mut writer = BufWriter::with_capacity(1 << 16, file);
-    let value = fill(&mut writer)?;
-    writer.flush()?;
-    writer.get_ref().sync_all()?;
-    Ok(value)
+    let written = fill(&mut writer).and_then(|value| {
+        writer.flush()?;
+        writer.get_ref().sync_all()?;
+        Ok(value)
+    });
+    if written.is_err() {
+        // Half of a file is of no use to anybody.
+        let _ = std::fs::remove_file(temporary);
+    }
+    written
 }

@@ -60,7 +60,9 @@ impl Journal {
     ) -> Result<(Self, RunState, Repair), JournalError> {
         let opened = repair::open(dir, plan, mode)?;
         let path = dir.journal_file();
-        let writer = Writer::new(opened.file, &path, opened.length, on_commit);
+        let disk =
+            rustix::fs::fstatvfs(&opened.file).map_or(0, |disk| disk.f_blocks.saturating_mul(disk.f_frsize));
+        let writer = Writer::new(opened.file, &path, opened.length, on_commit).on_disk_of(disk);
         let journal = Self::start(writer, opened.state.last_seq)
             .map_err(JournalError::io("start a writer for", &path))?;
         Ok((journal, opened.state, opened.repair))

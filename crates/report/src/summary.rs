@@ -217,6 +217,13 @@ fn closing(of: &Summed<'_>, end: &End, run: &str, lines: &mut Vec<String>) {
                 number(to_do)
             ));
         }
+        // The engine came to an end that it could not record.
+        End::Finished if to_do > 0 => lines.push(format!(
+            "{} The run has ended, but not all of it could be recorded: {} of {} are known to have ended.",
+            of.palette.alert(),
+            number(counts.ended()),
+            jobs(total)
+        )),
         End::Finished | End::Detached => {
             let (sign, text) = if counts.ended() == counts.succeeded {
                 (of.palette.tick(), format!("{} succeeded in {took}", jobs(counts.succeeded)))

@@ -2,7 +2,8 @@
 
 use gpulane_journal::RunDir;
 use gpulane_model::{
-    Attempt, Bytes, Event, FailReason, Failure, HangAction, JobId, Millis, Plan, Record, RunState, Stage,
+    Attempt, Bytes, Event, FailReason, Failure, FullDisk, HangAction, JobId, Millis, Plan, Record, RunState,
+    Stage,
 };
 
 use crate::clean::safe;
@@ -31,6 +32,8 @@ pub(crate) struct Teller {
     thin: Thin,
     /// A resumed run whose heading is not told yet.
     opening: Option<Opening>,
+    /// The job that failed last, if it found the disk of the run full: its next try waits for space.
+    lacks_space: Option<String>,
 }
 
 /// An engine that takes a run up again first tells what it found; only then is known how much is left to do.
@@ -47,7 +50,7 @@ struct Opening {
 
 impl Teller {
     pub(crate) fn new(palette: Palette, terminal: Option<Look>) -> Self {
-        Self { palette, terminal, thin: Thin::default(), opening: None }
+        Self { palette, terminal, thin: Thin::default(), opening: None, lacks_space: None }
     }
 
     /// Tells one event. `state` has taken it in already. `before_it`: the job whose last lines were the same as those of
@@ -67,6 +70,9 @@ impl Teller {
         }
         if is_told_by_map(&record.event, state, plan) {
             return;
+        }
+        if let Event::JobFailed { job, failure, .. } = &record.event {
+            self.lacks_space = (failure.disk_full == Some(FullDisk::Run)).then(|| job.clone());
         }
         let line = match &record.event {
             Event::RunStarted { machine, .. } => {
@@ -89,7 +95,11 @@ impl Teller {
             }
             Event::JobRetrying { job, delay, .. } if self.thin.allows(Kind::Retrying) => {
                 let delay = seconds(*delay);
-                let when = if delay.0 == 0 { "now".to_owned() } else { format!("in {delay}") };
+                let when = match delay.0 {
+                    0 if self.lacks_space.as_ref() == Some(job) => "when there is space".to_owned(),
+                    0 => "now".to_owned(),
+                    _ => format!("in {delay}"),
+                };
                 format!("{} {job} is tried again {when}", palette.again())
             }
             Event::JobRequeued { .. } => {

@@ -2,9 +2,12 @@
 //!
 //! Written as memory that is shared with the page cache, which a crash of the process does not harm. Not meant to survive the machine's.
 
+use std::fs::File;
 use std::io;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+
+use rustix::fs::{MemfdFlags, memfd_create};
 
 use crate::ring::Numbers;
 
@@ -18,15 +21,28 @@ pub struct InHand {
 }
 
 impl InHand {
-    /// Begins anew, with nothing in any hand. Read [`InHand::left_by`] first.
+    /// Begins anew, with nothing in any hand. Read [`InHand::left_by`] first. On a full disk it is memory alone: a crash then does not tell
+    /// which item did it, which is better than a map that stops.
     pub fn create(path: &Path, threads: u32) -> io::Result<Self> {
+        match Self::in_file(path, threads) {
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) =>
+            {
+                let memory = File::from(memfd_create("gpulane-in-hand", MemfdFlags::CLOEXEC)?);
+                memory.write_all_at(&nothing(threads), 0)?;
+                Ok(Self { numbers: Numbers::in_file(&memory, threads as usize)? })
+            }
+            made => made,
+        }
+    }
+
+    fn in_file(path: &Path, threads: u32) -> io::Result<Self> {
         let said = |verb: &str, error: io::Error| {
             io::Error::new(error.kind(), format!("cannot {verb} {}: {error}", path.display()))
         };
         let file = gpulane_files::open_or_create(path).map_err(|error| said("create", error))?;
         file.set_len(0).map_err(|error| said("empty", error))?;
-        let nothing = vec![0xFF; threads as usize * size_of::<u64>()];
-        file.write_all_at(&nothing, 0).map_err(|error| said("write", error))?;
+        file.write_all_at(&nothing(threads), 0).map_err(|error| said("write", error))?;
         let numbers = Numbers::in_file(&file, threads as usize).map_err(|error| said("map", error))?;
         Ok(Self { numbers })
     }
@@ -56,6 +72,11 @@ impl InHand {
     pub(super) fn put_down(&self, thread: usize) {
         self.take(thread, NOTHING);
     }
+}
+
+/// Nothing in any hand.
+fn nothing(threads: u32) -> Vec<u8> {
+    vec![0xFF; threads as usize * size_of::<u64>()]
 }
 
 #[cfg(test)]

@@ -82,6 +82,8 @@ impl Disk for FaultyDisk {
         Ok(())
     }
 
+    fn reserve(&mut self, _: u64, _: u64) {}
+
     fn truncate(&mut self, length: u64) -> io::Result<()> {
         let mut medium = self.0.lock().unwrap();
         if std::mem::take(&mut medium.torn) {

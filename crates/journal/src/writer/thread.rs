@@ -17,6 +17,10 @@ use crate::line;
 /// directories, jobs' included, so commits are kept apart also by a multiple of what the last one took.
 const GATHER: Duration = Duration::from_millis(200);
 const GATHER_PER_COMMIT: u32 = 4;
+/// Space that is set aside for records to come: on a disk that jobs have filled up, the reason why nothing is started, what was cancelled and how
+/// the run ended can still be recorded. Some hundreds of records, on a disk so small that more would be missed.
+const RESERVE: u64 = 1 << 20;
+const SMALL_RESERVE: u64 = 64 << 10;
 /// How often a disk that refused is tried again.
 const RETRY: Duration = Duration::from_secs(1);
 
@@ -31,6 +35,9 @@ pub(super) struct Writer<D> {
     pending: Vec<u8>,
     /// An attempt failed, so the file may hold part of `pending`.
     spoiled: bool,
+    /// How much is set aside at a time, and up to where that is done.
+    reserve: u64,
+    reserved: u64,
     on_commit: Box<dyn Fn(Commit) + Send>,
     retry: Duration,
 }
@@ -50,9 +57,17 @@ impl<D: Disk> Writer<D> {
             durable,
             pending: Vec::new(),
             spoiled: false,
+            reserve: SMALL_RESERVE,
+            reserved: 0,
             on_commit,
             retry: RETRY,
         }
+    }
+
+    /// On a disk of so many bytes.
+    pub(super) fn on_disk_of(mut self, bytes: u64) -> Self {
+        self.reserve = (bytes / 1024).clamp(SMALL_RESERVE, RESERVE);
+        self
     }
 
     #[cfg(test)]
@@ -67,6 +82,7 @@ impl<D: Disk> Writer<D> {
         let mut seq = queue.last_seq();
         let mut batch = Vec::new();
         let mut not_before = Instant::now();
+        self.set_aside();
         while queue.take(&mut batch, not_before) {
             self.encode(&mut batch, &mut seq);
             let begun = Instant::now();
@@ -76,8 +92,21 @@ impl<D: Disk> Writer<D> {
             // In this order: after a flush, the announcement has been made.
             (self.on_commit)(Commit::Durable { bytes: self.durable, seq });
             queue.set_durable(seq);
+            self.set_aside();
             let took = begun.elapsed().min(RETRY);
             not_before = Instant::now() + GATHER.max(took * GATHER_PER_COMMIT);
+        }
+        if self.pending.is_empty() {
+            // What was set aside is given back.
+            let _ = self.disk.truncate(self.durable);
+        }
+    }
+
+    /// Keeps space for records to come, at least half of what is set aside at a time.
+    fn set_aside(&mut self) {
+        if self.reserved < self.durable + self.reserve / 2 {
+            self.disk.reserve(self.durable, self.reserve);
+            self.reserved = self.durable + self.reserve;
         }
     }
 
@@ -97,6 +126,7 @@ impl<D: Disk> Writer<D> {
             // Gives back the space and leaves readers no half line. Where it fails, the next attempt writes
             // over it all the same, from the same place.
             let _ = self.disk.truncate(self.durable);
+            self.reserved = 0;
             if !blocked {
                 blocked = true;
                 (self.on_commit)(Commit::Blocked { because: self.explain(&obstacle) });

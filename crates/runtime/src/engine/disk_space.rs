@@ -22,6 +22,9 @@ const FIRST_PAUSE: Millis = Millis::seconds(2);
 const LONGEST_PAUSE: Millis = Millis::seconds(30);
 /// At most where how much is missing cannot be seen: a quota.
 const LONGEST_BLIND: Millis = Millis::seconds(15 * 60);
+/// How long starts wait for as much space as a job had used up before, where there is some: the disk may never have so much, and other jobs
+/// may need less.
+const LONGEST_SHORTAGE: Millis = Millis::seconds(15 * 60);
 
 /// What a file system has left for this user. Quotas do not show.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -54,10 +57,13 @@ impl Space {
     }
 
     fn judge(&self, wanted: u64) -> Found {
-        let need = wanted.saturating_add(self.least());
+        let least = self.least();
+        let need = wanted.saturating_add(least);
         match self.files {
             0 => Found::NoInode,
-            _ if self.bytes < need => Found::Full { need },
+            _ if self.bytes < least / 16 => Found::Full,
+            _ if self.bytes < least => Found::Scarce { least },
+            _ if self.bytes < need => Found::Short { need },
             _ => Found::Space(Some(self.bytes)),
         }
     }
@@ -68,8 +74,14 @@ impl Space {
 pub(super) enum Found {
     /// There is space; how much, where that is told.
     Space(Option<u64>),
-    /// There is not as much as is needed.
-    Full {
+    /// There is nothing worth speaking of.
+    Full,
+    /// There is less than every disk must have left.
+    Scarce {
+        least: u64,
+    },
+    /// There is some, but less than a job has used up before.
+    Short {
         need: u64,
     },
     NoInode,
@@ -87,15 +99,24 @@ impl Found {
         match self {
             Self::Space(Some(left)) => format!("{} left on the disk of {root}", Bytes(*left)),
             Self::Space(None) => format!("the disk of {root} takes more"),
-            Self::Full { need } if *need > LEAST => {
+            Self::Short { need } => {
                 format!(
                     "less than {} left on the disk of {root}, which a job has used up before",
                     Bytes(*need)
                 )
             }
-            Self::Full { .. } => format!("no space left on the disk of {root}"),
+            Self::Scarce { least } => format!("less than {} left on the disk of {root}", Bytes(*least)),
+            Self::Full => format!("no space left on the disk of {root}"),
             Self::NoInode => format!("no inode left on the disk of {root}"),
             Self::Refused(error) => format!("no space left on the disk of {root}: {error}"),
+        }
+    }
+
+    /// For how long at most it is waited, in words.
+    pub(super) fn limit(&self) -> &'static str {
+        match self {
+            Self::Short { .. } => ", or after 15 minutes as it is",
+            _ => "",
         }
     }
 }
@@ -173,8 +194,16 @@ struct Hold {
     longest: Millis,
     /// What was seen last.
     found: Option<Found>,
-    /// Outputs that are being measured: who wrote them needs as much again.
-    measuring: usize,
+    /// Jobs whose outputs are being measured: each needs as much again.
+    measuring: Vec<JobId>,
+    /// Since when there is space, but less than a job has used up before.
+    short_since: Option<Millis>,
+}
+
+impl Hold {
+    fn new(next: Millis, pause: Millis, longest: Millis) -> Self {
+        Self { next, pause, longest, found: None, measuring: Vec::new(), short_since: None }
+    }
 }
 
 /// Whether a job may be started.
@@ -190,14 +219,15 @@ pub(super) enum StartPermit {
 impl DiskSpace {
     /// Of a run that is taken up again; `full`: it ended with a full disk, so the first start waits for a look.
     pub(super) fn of_run(full: bool) -> Self {
-        let hold = full.then_some(Hold {
-            next: Millis(0),
-            pause: FIRST_PAUSE,
-            longest: LONGEST_PAUSE,
-            found: None,
-            measuring: 0,
-        });
-        Self { hold, jobs: Vec::new() }
+        let hold = full.then(|| Hold::new(Millis(0), FIRST_PAUSE, LONGEST_PAUSE));
+        Self { hold, ..Self::default() }
+    }
+
+    /// The output of a job that has failed because the disk is full is being measured.
+    pub(super) fn on_measuring(&mut self, job: JobId) {
+        if let Some(hold) = &mut self.hold {
+            hold.measuring.push(job);
+        }
     }
 
     /// A job failed, and this was seen of the disk.
@@ -210,27 +240,15 @@ impl DiskSpace {
         self.jobs[at].times = times;
         let longest = if matches!(found, Found::Refused(_)) { LONGEST_BLIND } else { LONGEST_PAUSE };
         let pause = Millis(FIRST_PAUSE.0 << (times - 1).min(16)).min(longest);
-        let hold = self.hold.get_or_insert(Hold {
-            next: now.after(pause),
-            pause,
-            longest,
-            found: None,
-            measuring: 0,
-        });
+        let hold = self.hold.get_or_insert_with(|| Hold::new(now.after(pause), pause, longest));
         hold.found = Some(found);
-    }
-
-    /// The output of a job that found the disk full is being measured.
-    pub(super) fn on_measuring(&mut self) {
-        if let Some(hold) = &mut self.hold {
-            hold.measuring += 1;
-        }
+        hold.short_since = None;
     }
 
     /// A job that found the disk full had written so much: it needs more than that.
     pub(super) fn on_measured(&mut self, job: JobId, bytes: u64) {
         if let Some(hold) = &mut self.hold {
-            hold.measuring = hold.measuring.saturating_sub(1);
+            hold.measuring.retain(|measured| *measured != job);
         }
         if let Some(needy) = self.jobs.iter_mut().find(|needy| needy.job == job) {
             needy.need = needy.need.max(bytes);
@@ -245,11 +263,14 @@ impl DiskSpace {
     /// Whether a job may be started. `look` is asked only while starts are held, with how much is wanted.
     pub(super) fn permit(&mut self, now: Millis, look: impl FnOnce(u64) -> Found) -> StartPermit {
         let Some(hold) = &mut self.hold else { return StartPermit::Granted };
-        if now < hold.next || hold.measuring > 0 {
+        if now < hold.next || !hold.measuring.is_empty() {
             return StartPermit::Refused(hold.found);
         }
         let found = look(self.jobs.iter().map(|needy| needy.need).max().unwrap_or(0));
-        if found.is_full() {
+        let is_short = matches!(found, Found::Short { .. });
+        hold.short_since = hold.short_since.or(Some(now)).filter(|_| is_short);
+        let waited = hold.short_since.is_some_and(|since| now.since(since) >= LONGEST_SHORTAGE);
+        if found.is_full() && !waited {
             hold.next = now.after(hold.pause);
             hold.pause = Millis(hold.pause.0 * 2).min(hold.longest);
             hold.found = Some(found);
@@ -268,7 +289,7 @@ mod tests {
     use super::*;
 
     const GIB: u64 = 1 << 30;
-    const FULL: Found = Found::Full { need: LEAST };
+    const FULL: Found = Found::Full;
     const SPACE: Found = Found::Space(Some(GIB));
 
     fn space(bytes: u64, total: u64) -> Space {
@@ -351,7 +372,9 @@ mod tests {
         let mut space = DiskSpace::default();
         let later = Millis::seconds(60);
         space.on_full(JobId(1), FULL, Millis(0));
-        space.on_measuring();
+        space.on_measuring(JobId(1));
+        // The output of another, which holds nobody.
+        space.on_measured(JobId(2), 0);
         assert_eq!(
             space.permit(later, |_| panic!("its output is still measured")),
             StartPermit::Refused(Some(FULL))
@@ -361,6 +384,23 @@ mod tests {
         assert_eq!(space.permit(later, look), StartPermit::Refused(Some(FULL)));
         space.on_ended(JobId(1));
         assert_eq!(space.permit(Millis::seconds(90), look), StartPermit::GrantedAgain);
+    }
+
+    #[test]
+    fn space_that_the_disk_may_never_have_is_waited_for_a_quarter_of_an_hour() {
+        let (mut space, short) = (DiskSpace::default(), Found::Short { need: 9 * GIB });
+        space.on_full(JobId(1), FULL, Millis(0));
+        assert_eq!(space.permit(Millis::seconds(100), |_| FULL), StartPermit::Refused(Some(FULL)));
+        looks(&mut space, 200..1100, short);
+        assert_eq!(space.permit(Millis::seconds(1130), |_| short), StartPermit::GrantedAgain);
+    }
+
+    #[test]
+    fn words_say_how_much_is_missing() {
+        let seen = |bytes, wanted| space(bytes, 1000 * GIB).judge(wanted).words("r");
+        assert_eq!(seen(0, GIB), "no space left on the disk of r");
+        assert_eq!(seen(8 << 20, GIB), "less than 16 MiB left on the disk of r");
+        assert_eq!(seen(GIB, GIB), "less than 1.0 GiB left on the disk of r, which a job has used up before");
     }
 
     #[test]

@@ -4,7 +4,9 @@
 use std::collections::{HashMap, HashSet};
 
 use gpulane_core::{Input, Trouble};
-use gpulane_model::{Attempt, Bytes, Event, ExitCode, GpuIndex, JobId, Memory, Millis, ProcessExit, StageId};
+use gpulane_model::{
+    Attempt, Bytes, Event, ExitCode, FullDisk, GpuIndex, JobId, Memory, Millis, ProcessExit, StageId,
+};
 use rustix::process::{Pid, Signal};
 
 use super::clock::Alarm;
@@ -174,7 +176,7 @@ impl Reactor<'_> {
         let place = self.sharing.places.remove(&job).unwrap_or_default();
         let trouble = match &place.never_begun {
             Some(why) => Some(Trouble::NeverBegun(why.clone())),
-            None if exit.success() => None,
+            None if exit.success() || !self.core.ends_by_itself(job) => None,
             None => self.trouble(job, attempt, exit, &place),
         };
         let fruitful = self.prepared.plan.stage_of(job).map.is_some()
@@ -306,7 +308,8 @@ impl Reactor<'_> {
                 }
                 if failure.disk_full.is_some() {
                     self.measure_output(job, *attempt);
-                } else {
+                }
+                if failure.disk_full != Some(FullDisk::Run) {
                     self.disk_space.on_ended(job);
                 }
             }

@@ -103,7 +103,7 @@ impl Reactor<'_> {
             return;
         }
         if let Some(output) = self.launchpad.output_of(job, attempt) {
-            self.disk_space.on_measuring();
+            self.disk_space.on_measuring(job);
             self.publisher.measure(output);
         }
     }

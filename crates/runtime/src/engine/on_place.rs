@@ -86,9 +86,10 @@ impl Reactor<'_> {
                 self.last_note.clear();
             }
             StartPermit::Refused(found) => {
-                let found = found.unwrap_or(Found::Full { need: 0 }).words(&root);
+                let found = found.unwrap_or(Found::Full);
+                let (seen, limit) = (found.words(&root), found.limit());
                 return Err(Setback::Blocked(format!(
-                    "{found}; a job failed there, which does not count as a try: free some space and the run goes on by itself"
+                    "{seen}; a job failed there, which does not count as a try: free some space and the run goes on by itself{limit}"
                 )));
             }
         }
