@@ -2,7 +2,8 @@
 //! them may be other people's, so nothing but colours reaches the terminal.
 
 use std::fmt::Display;
-use std::io::{IsTerminal, Write};
+use std::io::{ErrorKind, IsTerminal, Write};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use gpulane_journal::{JournalError, RunDirError};
 use gpulane_report::{json_text, terminal_text};
@@ -41,19 +42,37 @@ pub(crate) fn progress(text: impl Display) {
     let _ = writeln!(std::io::stderr().lock(), "{}", terminal_text(&text.to_string()));
 }
 
+/// Whether something could not be written to stdout.
+static INCOMPLETE: AtomicBool = AtomicBool::new(false);
+
+fn print(text: &str) {
+    let mut out = std::io::stdout().lock();
+    if let Err(cause) = out.write_all(text.as_bytes()).and_then(|()| out.flush())
+        && cause.kind() != ErrorKind::BrokenPipe
+        && !INCOMPLETE.swap(true, Ordering::Relaxed)
+    {
+        error(format!("cannot write to stdout: {cause}"));
+    }
+}
+
+/// Whether all that was to be printed was, as far as anybody reads it.
+pub(crate) fn is_complete() -> bool {
+    !INCOMPLETE.load(Ordering::Relaxed)
+}
+
 /// Data for programs, on stdout, as it is.
 pub(crate) fn data(text: impl Display) {
-    let _ = write!(std::io::stdout().lock(), "{text}");
+    print(&text.to_string());
 }
 
 /// JSON for programs, on stdout, on a line of its own.
 pub(crate) fn json(text: impl Display) {
-    let _ = writeln!(std::io::stdout().lock(), "{}", json_text(&text.to_string()));
+    print(&format!("{}\n", json_text(&text.to_string())));
 }
 
 /// What a person asked to see, on stdout.
 pub(crate) fn shown(text: &str) {
-    let _ = write!(std::io::stdout().lock(), "{}", terminal_text(text));
+    print(&terminal_text(text));
 }
 
 /// An error with the way out that it knows.

@@ -466,3 +466,21 @@ fn nothing_starts_while_the_journal_cannot_be_written() {
     assert_eq!(live.wait().code, 70);
     assert_eq!(said(3), "", "the third job has started");
 }
+
+#[test]
+fn what_cannot_be_printed_is_said_and_is_no_success() {
+    let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
+    let finished = gpulane.call(&["run", "--gpus", "none", "--run-dir", "r", "--", "true"]);
+    assert_eq!(finished.code, 0, "{}", finished.stderr);
+    for command in ["status r --json", "status r", "doctor r"] {
+        let script = format!("{} {command} > /dev/full", env!("CARGO_BIN_EXE_gpulane"));
+        let output = std::process::Command::new("sh")
+            .args(["-c", &script])
+            .current_dir(gpulane.workspace.path())
+            .output()
+            .unwrap();
+        let said = String::from_utf8_lossy(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{command}: {said}");
+        assert!(said.contains("cannot write to stdout: No space left on device"), "{command}: {said}");
+    }
+}

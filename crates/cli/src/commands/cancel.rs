@@ -105,6 +105,7 @@ fn leave(dir: &RunDir, request: &Request) -> Result<Left, ExitCode> {
         if let Some(hint) = gpulane_journal::io_hint(&error) {
             say::hint(hint);
         }
+        say::hint("to end the whole run without a request: Ctrl-C where it runs, or SIGTERM to its process");
         ExitCode::BadInput
     })
 }

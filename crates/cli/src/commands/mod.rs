@@ -50,7 +50,7 @@ pub(crate) fn main() -> ExitCode {
     if matches!(cli.command, Command::Run(_) | Command::Map(_) | Command::Resume(_)) {
         gpulane_runtime::answer_signals();
     }
-    match cli.command {
+    let code = match cli.command {
         Command::Run(args) => run::run(&args),
         Command::Map(args) => map::map(&args),
         Command::Resume(args) => resume::resume(&args),
@@ -70,7 +70,9 @@ pub(crate) fn main() -> ExitCode {
             say::data(String::from_utf8_lossy(&script));
             ExitCode::Success
         }
-    }
+    };
+    // What was asked for is not there, whatever else went well.
+    if code == ExitCode::Success && !say::is_complete() { ExitCode::BadInput } else { code }
 }
 
 /// Whether processes can be started and ended here at all, and left behind if they shall be. If not, it has been said why.
