@@ -77,6 +77,13 @@ impl Table {
         Self { processes }
     }
 
+    /// These and no others.
+    #[cfg(test)]
+    pub(crate) fn of(processes: &[Process]) -> Self {
+        let named = processes.iter().map(|process| (process.pid.as_raw_nonzero().get(), *process));
+        Self { processes: named.collect() }
+    }
+
     pub(crate) fn living(&self) -> impl Iterator<Item = &Process> {
         self.processes.values().filter(|process| !process.has_ended())
     }

@@ -142,3 +142,100 @@ impl JobTree {
             || orphan.tag.as_ref().is_some_and(named)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Higher than any id the kernel gives: nothing is read of these.
+    const MAIN: i32 = 5_000_000;
+    const DAEMON: i32 = 5_000_007;
+
+    fn process(pid: i32, parent: i32, session: i32) -> Process {
+        Process {
+            pid: Pid::from_raw(pid).unwrap(),
+            parent,
+            start: 7,
+            state: b'S',
+            session,
+            threads: 1,
+            monitor: false,
+            cpu: 0,
+            children: 0,
+            faults: 0,
+        }
+    }
+
+    fn engine() -> i32 {
+        getpid().as_raw_nonzero().get()
+    }
+
+    fn main() -> Process {
+        process(MAIN, engine(), MAIN)
+    }
+
+    /// In a session of its own, below the engine.
+    fn adopted() -> Process {
+        process(DAEMON, engine(), DAEMON)
+    }
+
+    fn tree() -> JobTree {
+        JobTree::new(Pid::from_raw(MAIN).unwrap(), "train/a".to_owned(), 1)
+    }
+
+    fn tag(job: &str) -> Option<Tag> {
+        Some(Tag { run: "/run".to_owned(), job: job.to_owned(), attempt: 1 })
+    }
+
+    fn pids(family: Vec<Process>) -> HashSet<i32> {
+        family.into_iter().map(|process| process.pid.as_raw_nonzero().get()).collect()
+    }
+
+    #[test]
+    fn who_says_so_is_the_jobs_with_all_below() {
+        let table = Table::of(&[main(), adopted(), process(DAEMON + 1, DAEMON, DAEMON + 1)]);
+        let look = |job: &str| pids(tree().look(&table, &[Orphan { process: adopted(), tag: tag(job) }]));
+        assert_eq!(look("train/a"), HashSet::from([MAIN, DAEMON, DAEMON + 1]));
+        assert_eq!(look("train/b"), HashSet::from([MAIN]));
+    }
+
+    #[test]
+    fn who_was_seen_before_stays_the_jobs_though_it_says_nothing() {
+        let mut orphans = Orphans::new("/run".to_owned());
+        let mut tree = tree();
+        let starts = Table::of(&[main(), process(DAEMON, MAIN, DAEMON)]);
+        tree.look(&starts, &orphans.look(&starts));
+        // Its parent is gone, and so is a child of it that is in its session.
+        let leaves = Table::of(&[main(), adopted(), process(DAEMON + 1, engine(), DAEMON)]);
+        let adopted = orphans.look(&leaves);
+        assert_eq!(pids(tree.look(&leaves, &adopted)), HashSet::from([MAIN, DAEMON, DAEMON + 1]));
+        assert_eq!(orphans.of_nobody(&adopted, &[&tree]), None);
+    }
+
+    #[test]
+    fn another_process_with_the_number_of_one_that_was_seen_is_not_the_jobs() {
+        let mut orphans = Orphans::new("/run".to_owned());
+        let mut tree = tree();
+        let before = Table::of(&[main(), process(DAEMON, MAIN, MAIN)]);
+        tree.look(&before, &orphans.look(&before));
+        let other = Process { start: 8, ..adopted() };
+        let after = Table::of(&[main(), other]);
+        let adopted = orphans.look(&after);
+        assert_eq!(pids(tree.look(&after, &adopted)), HashSet::from([MAIN]));
+        assert_eq!(orphans.of_nobody(&adopted, &[&tree]), Some(&other));
+    }
+
+    #[test]
+    fn who_is_nobodys_may_be_any_jobs_unless_it_was_that_of_one_that_ended() {
+        let mut orphans = Orphans::new("/run".to_owned());
+        let table = Table::of(&[main(), adopted()]);
+        let adopted_now = orphans.look(&table);
+        let mut watched = tree();
+        watched.look(&table, &adopted_now);
+        assert_eq!(orphans.of_nobody(&adopted_now, &[&watched]), Some(&adopted()));
+        let mut ended = JobTree::new(Pid::from_raw(DAEMON).unwrap(), "train/b".to_owned(), 1);
+        ended.look(&table, &[]);
+        orphans.leave(ended);
+        assert_eq!(orphans.of_nobody(&adopted_now, &[&watched]), None);
+    }
+}
