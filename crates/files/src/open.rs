@@ -39,6 +39,12 @@ impl From<NotRegular> for io::Error {
 
 /// A file, for reading.
 pub fn open(path: &Path) -> io::Result<File> {
+    // Looked at before: to open a pipe lets go on whoever waits for a reader of it.
+    if let Ok(found) = statat(CWD, path, AtFlags::SYMLINK_NOFOLLOW)
+        && let Some(kind) = other_kind(FileType::from_raw_mode(found.st_mode))
+    {
+        return Err(NotRegular(kind).into());
+    }
     Ok(open_at(CWD, path, OFlags::RDONLY, Mode::empty())?.into())
 }
 

@@ -79,3 +79,26 @@ fn a_link_to_a_directory_is_followed_only_if_it_is_ones_own() {
     }
     assert_eq!(fs::read_to_string(place.path().join("real/file")).unwrap(), "x");
 }
+
+#[test]
+fn whoever_waits_for_a_reader_of_a_pipe_is_left_waiting() {
+    let dir = tempfile::tempdir().unwrap();
+    let pipe = dir.path().join("pipe");
+    mknodat(CWD, &pipe, FileType::Fifo, 0o600.into(), 0).unwrap();
+    let (said, heard) = std::sync::mpsc::channel();
+    let writer = {
+        let pipe = pipe.clone();
+        std::thread::spawn(move || {
+            let opened = std::fs::OpenOptions::new().write(true).open(pipe);
+            said.send(()).unwrap();
+            opened
+        })
+    };
+    // Also while the other is still on its way.
+    for _ in 0..50 {
+        assert!(gpulane_files::open(&pipe).is_err());
+        assert!(heard.recv_timeout(std::time::Duration::from_millis(2)).is_err(), "a reader came");
+    }
+    let _reader = std::fs::File::open(&pipe).unwrap();
+    writer.join().unwrap().unwrap();
+}

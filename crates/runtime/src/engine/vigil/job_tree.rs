@@ -14,7 +14,7 @@ fn identity(process: &Process) -> Identity {
     (process.pid, process.start)
 }
 
-/// A process that the engine adopted.
+/// A process that the engine adopted, or started in a session of its own.
 pub(super) struct Orphan {
     process: Process,
     /// Whose it says it is, if that is somebody of this run.
@@ -89,8 +89,8 @@ pub(super) struct JobTree {
     main: Pid,
     /// What its processes are called in their environment: `STAGE/NAME`, and the attempt.
     name: (String, u32),
-    /// What the main process is called in its own, which differs where it was a standby; `None`: not read yet.
-    alias: Option<Option<Tag>>,
+    /// What the main process is called in its own, which differs where it was a standby.
+    alias: Option<Tag>,
     /// All that were seen to belong to it, as long as they live.
     known: HashSet<Identity>,
     /// Sessions that processes of it were seen in. The main process began one of its own, so nobody else is in them.
@@ -105,8 +105,10 @@ impl JobTree {
 
     /// The living processes of the job.
     pub(super) fn look(&mut self, table: &Table, orphans: &[Orphan]) -> Vec<Process> {
-        if !orphans.is_empty() && self.alias.is_none() {
-            self.alias = Some(tree::tag_of(self.main));
+        // The main process is a child of the engine like those it adopted.
+        let main = orphans.iter().find(|orphan| orphan.process.pid == self.main);
+        if let Some(tag) = main.and_then(|main| main.tag.as_ref()).filter(|_| self.alias.is_none()) {
+            self.alias = Some(tag.clone());
         }
         self.known.retain(|known| table.get(known.0).is_some_and(|process| process.start == known.1));
         let mut family = table.family(self.main);
@@ -134,8 +136,7 @@ impl JobTree {
 
     fn owns(&self, orphan: &Orphan) -> bool {
         let named = |tag: &Tag| {
-            (&tag.job, tag.attempt) == (&self.name.0, self.name.1)
-                || self.alias.as_ref().is_some_and(|alias| alias.as_ref() == Some(tag))
+            (&tag.job, tag.attempt) == (&self.name.0, self.name.1) || self.alias.as_ref() == Some(tag)
         };
         self.known.contains(&identity(&orphan.process))
             || self.sessions.contains(&orphan.process.session)
@@ -183,8 +184,8 @@ mod tests {
         JobTree::new(Pid::from_raw(MAIN).unwrap(), "train/a".to_owned(), 1)
     }
 
-    fn tag(job: &str) -> Option<Tag> {
-        Some(Tag { run: "/run".to_owned(), job: job.to_owned(), attempt: 1 })
+    fn tag(job: &str) -> Tag {
+        Tag { run: "/run".to_owned(), job: job.to_owned(), attempt: 1 }
     }
 
     fn pids(family: Vec<Process>) -> HashSet<i32> {
@@ -194,9 +195,19 @@ mod tests {
     #[test]
     fn who_says_so_is_the_jobs_with_all_below() {
         let table = Table::of(&[main(), adopted(), process(DAEMON + 1, DAEMON, DAEMON + 1)]);
-        let look = |job: &str| pids(tree().look(&table, &[Orphan { process: adopted(), tag: tag(job) }]));
+        let look =
+            |job: &str| pids(tree().look(&table, &[Orphan { process: adopted(), tag: Some(tag(job)) }]));
         assert_eq!(look("train/a"), HashSet::from([MAIN, DAEMON, DAEMON + 1]));
         assert_eq!(look("train/b"), HashSet::from([MAIN]));
+    }
+
+    #[test]
+    fn what_a_standby_left_is_the_jobs_that_it_became() {
+        let standby = || Some(tag("train/standby-1"));
+        let table = Table::of(&[main(), adopted()]);
+        let orphans =
+            [Orphan { process: main(), tag: standby() }, Orphan { process: adopted(), tag: standby() }];
+        assert_eq!(pids(tree().look(&table, &orphans)), HashSet::from([MAIN, DAEMON]));
     }
 
     #[test]
