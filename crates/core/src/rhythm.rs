@@ -110,16 +110,24 @@ pub struct Rhythm {
     looked: Option<Millis>,
     /// Before this its wait does not end by the clock, as far as its time limit is known.
     ends: Option<Millis>,
-    /// Its last wait was over before its time limit.
-    early: bool,
     /// Looks in a row that met it awake.
     awake: u32,
     /// Whether the thread has run since the look before.
-    stirred: bool,
+    stirred: Stirred,
     /// Bytes it wrote since the look before that are withheld.
     said: u64,
     /// Somebody waits for what it does: it is no monitor, whatever it looks like.
     needed: bool,
+}
+
+/// Whether a thread has run since the look before.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Stirred {
+    No,
+    /// It has; as far as is known, because its wait was over.
+    InTime,
+    /// It has: others ended its wait before the time limit of that.
+    Early,
 }
 
 /// Where a thread rests, and what wakes it there.
@@ -164,9 +172,8 @@ impl Rhythm {
             doubted: 0,
             looked: None,
             ends: None,
-            early: false,
             awake: 0,
-            stirred: false,
+            stirred: Stirred::No,
             said: 0,
             needed: false,
         }
@@ -174,11 +181,12 @@ impl Rhythm {
 
     /// Takes in a look, `step` after the look before. What counts as work of this thread, now that it was seen.
     pub fn look(&mut self, now: Millis, step: Millis, signs: ThreadSigns) -> Work {
-        (self.stirred, self.said) = (signs.runs != self.last.runs, 0);
+        (self.stirred, self.said) = (Stirred::No, 0);
         let looked = self.looked.replace(now);
-        if !self.stirred {
+        if signs.runs == self.last.runs {
             return Work::default();
         }
+        self.stirred = Stirred::InTime;
         let done = signs.since(&self.last);
         let long = done.cpu > LOOKS.saturating_mul(self.wakes_in(now, step, done.wakes));
         if signs.rest == Rest::Awake && !long && self.awake + 1 < ALWAYS_AWAKE {
@@ -186,15 +194,16 @@ impl Rhythm {
             self.awake += 1;
             return Work::default();
         }
-        self.early = self.was_early(now, &signs);
+        let early = self.was_early(now, &signs);
+        self.stirred = if early { Stirred::Early } else { Stirred::InTime };
         self.ends = signs.timeout.and_then(|timeout| timeout.earliest(looked, now, step));
-        let spot = signs.rest.spot(self.early);
+        let spot = signs.rest.spot(early);
         let spot = spot.filter(|spot| !self.needed && (spot.by_the_clock || !self.main));
         let at_rest = spot.is_some_and(|spot| self.rests_at(spot));
         let gap = self.gap(now, &done);
         let fits = at_rest && !long && spot.is_some_and(|spot| self.fits(gap, step, spot, &done));
         (self.last, self.awake, self.ran) = (signs, 0, Some(now));
-        let computed = long || (self.early && self.main);
+        let computed = long || (early && self.main);
         let work = Work { cpu: done.cpu, io: done.io(), faults: done.faults, computed };
         if at_rest && let Some(gap) = gap {
             let Done { wakes, cpu, .. } = done;
@@ -239,7 +248,7 @@ impl Rhythm {
     /// Counts what was withheld of a thread that others woke, none of which only looks: they may work. A wait with a time limit shows that
     /// nowhere else.
     pub fn dismiss_unled(&mut self) -> Work {
-        let computed = self.early;
+        let computed = self.stirred == Stirred::Early;
         self.dismiss().and(Work { computed, ..Work::default() })
     }
 
@@ -261,7 +270,7 @@ impl Rhythm {
 
     /// Whether the thread has run since the look before.
     pub fn has_stirred(&self) -> bool {
-        self.stirred
+        self.stirred != Stirred::No
     }
 
     /// Bytes it wrote since the look before that do not count as life.
