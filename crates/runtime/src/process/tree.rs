@@ -1,6 +1,7 @@
 //! Who descends from whom, read from `/proc`, and signals that cannot hit a stranger: a process is named by its id
 //! and its start time, and signalled through a pidfd opened before the start time is checked.
 
+use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 
@@ -62,6 +63,8 @@ impl Tag {
 /// All processes of the machine, once.
 pub(crate) struct Table {
     processes: HashMap<i32, Process>,
+    /// By parent; made once, since all jobs share one table.
+    children: OnceCell<HashMap<i32, Vec<i32>>>,
 }
 
 impl Table {
@@ -74,14 +77,14 @@ impl Table {
             .filter_map(look)
             .map(|process| (process.pid.as_raw_nonzero().get(), process))
             .collect();
-        Self { processes }
+        Self { processes, children: OnceCell::new() }
     }
 
     /// These and no others.
     #[cfg(test)]
     pub(crate) fn of(processes: &[Process]) -> Self {
         let named = processes.iter().map(|process| (process.pid.as_raw_nonzero().get(), *process));
-        Self { processes: named.collect() }
+        Self { processes: named.collect(), children: OnceCell::new() }
     }
 
     pub(crate) fn living(&self) -> impl Iterator<Item = &Process> {
@@ -116,10 +119,13 @@ impl Table {
     /// The living among `roots` and all their descendants.
     pub(crate) fn closure(&self, roots: &[Pid]) -> Vec<Process> {
         let mut members: HashSet<i32> = roots.iter().map(|pid| pid.as_raw_nonzero().get()).collect();
-        let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
-        for process in self.processes.values() {
-            children.entry(process.parent).or_default().push(process.pid.as_raw_nonzero().get());
-        }
+        let children = self.children.get_or_init(|| {
+            let mut children: HashMap<i32, Vec<i32>> = HashMap::new();
+            for process in self.processes.values() {
+                children.entry(process.parent).or_default().push(process.pid.as_raw_nonzero().get());
+            }
+            children
+        });
         let mut open: Vec<i32> = members.iter().copied().collect();
         while let Some(pid) = open.pop() {
             for child in children.get(&pid).into_iter().flatten() {
