@@ -3,7 +3,7 @@
 
 use std::cell::OnceCell;
 use std::collections::{HashMap, HashSet};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use gpulane_model::env_vars;
 use rustix::process::{Pid, PidfdFlags, Signal, pidfd_open, pidfd_send_signal};
@@ -236,6 +236,16 @@ pub(crate) fn mark_of(pid: Pid) -> Mark {
     }
     let is_settled = !first.is_empty() && environ(pid).is_none_or(|second| second == first);
     if is_settled { Mark::Nobody } else { Mark::Unclear }
+}
+
+/// Most files of a process that are looked at.
+const MOST_FILES: usize = 64;
+
+/// The files that a process has open, as the kernel names them; the first of them, where there are many.
+pub(crate) fn open_files(pid: Pid) -> impl Iterator<Item = PathBuf> {
+    let folder = format!("/proc/{}/fd", pid.as_raw_nonzero());
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    entries.take(MOST_FILES).filter_map(|entry| std::fs::read_link(entry.path()).ok())
 }
 
 /// What the process's environment says, if it is ours to read and says anything.

@@ -1,7 +1,9 @@
 //! Which processes belong to a job, also those that left its tree. A daemon (double fork, `setsid`) is adopted by the engine; whose it is,
-//! is told by what was seen of it before, by its session, or by its environment. One that can be told by none of them may be any job's.
+//! is told by what was seen of it before, by its session, by its environment, or by the logs that it has open. One that can be told by none of
+//! them may be the job of whoever began before it.
 
 use std::collections::{HashMap, HashSet};
+use std::path::{Path, PathBuf};
 
 use rustix::process::{Pid, getpid};
 
@@ -25,6 +27,8 @@ pub(super) struct Orphan {
 pub(super) struct Orphans {
     /// This run's directory, as in its processes' environment.
     run: String,
+    /// Where the jobs of the run have their logs.
+    jobs: PathBuf,
     /// What their environments say: read once, since that is slower than all else.
     marks: HashMap<Identity, Option<Tag>>,
     /// Processes of jobs that are not watched any more: they are no other job's.
@@ -33,7 +37,9 @@ pub(super) struct Orphans {
 
 impl Orphans {
     pub(super) fn new(run: String) -> Self {
-        Self { run, marks: HashMap::new(), past: HashSet::new() }
+        // As the kernel names files that are open.
+        let jobs = std::fs::canonicalize(&run).unwrap_or_else(|_| PathBuf::from(&run)).join("jobs");
+        Self { run, jobs, marks: HashMap::new(), past: HashSet::new() }
     }
 
     /// The living children of the engine that have a session of their own. No process of a job can be in the engine's session, so what
@@ -59,12 +65,17 @@ impl Orphans {
         }
         let tag = match tree::mark_of(process.pid) {
             Mark::Of(tag) => Some(tag).filter(|tag| tag.run == self.run),
-            Mark::Nobody => None,
-            // It may have one in a moment.
-            Mark::Unclear => return None,
+            Mark::Nobody => self.by_logs(process.pid),
+            // It may have one in a moment, unless it erased its environment.
+            Mark::Unclear => Some(self.by_logs(process.pid)?),
         };
         self.marks.insert(identity(process), tag.clone());
         tag
+    }
+
+    /// Whose logs the process has open: a daemon often writes where its job wrote.
+    fn by_logs(&self, pid: Pid) -> Option<Tag> {
+        tree::open_files(pid).find_map(|file| tag_in_path(&self.jobs, &file, &self.run))
     }
 
     /// A job is not watched any more.
@@ -72,16 +83,30 @@ impl Orphans {
         self.past.extend(tree.known);
     }
 
-    /// One that may be any job's: nothing tells whose it is. Programs that only report are nobody's guard.
-    pub(super) fn of_nobody<'a>(&self, orphans: &'a [Orphan], trees: &[&JobTree]) -> Option<&'a Process> {
+    /// One that may be the job's whose main process started then: nothing tells whose it is. Programs that only report are nobody's guard.
+    pub(super) fn of_nobody<'a>(
+        &self,
+        started: u64,
+        orphans: &'a [Orphan],
+        trees: &[&JobTree],
+    ) -> Option<&'a Process> {
         let is_known = |orphan: &Orphan| {
             orphan.tag.is_some()
+                || orphan.process.start < started
                 || orphan.process.monitor
                 || self.past.contains(&identity(&orphan.process))
                 || trees.iter().any(|tree| tree.owns(orphan))
         };
         orphans.iter().find(|orphan| !is_known(orphan)).map(|orphan| &orphan.process)
     }
+}
+
+/// The job that a file below `jobs` is of: `STAGE/NAME/attempt-1/stdout.log`.
+fn tag_in_path(jobs: &Path, file: &Path, run: &str) -> Option<Tag> {
+    let mut parts = file.strip_prefix(jobs).ok()?.iter().map(|part| part.to_str());
+    let (stage, name, attempt) = (parts.next()??, parts.next()??, parts.next()??);
+    let attempt = attempt.strip_prefix("attempt-")?.parse().ok()?;
+    Some(Tag { run: run.to_owned(), job: format!("{stage}/{name}"), attempt })
 }
 
 /// The processes of one job.
@@ -132,6 +157,11 @@ impl JobTree {
             family.iter().any(here) || orphans.iter().any(|orphan| here(&orphan.process))
         });
         family
+    }
+
+    /// When its main process started, on the clock of all processes; 0: it is not there.
+    pub(super) fn started(&self, table: &Table) -> u64 {
+        table.get(self.main).map_or(0, |main| main.start)
     }
 
     fn owns(&self, orphan: &Orphan) -> bool {
@@ -220,7 +250,7 @@ mod tests {
         let leaves = Table::of(&[main(), adopted(), process(DAEMON + 1, engine(), DAEMON)]);
         let adopted = orphans.look(&leaves);
         assert_eq!(pids(tree.look(&leaves, &adopted)), HashSet::from([MAIN, DAEMON, DAEMON + 1]));
-        assert_eq!(orphans.of_nobody(&adopted, &[&tree]), None);
+        assert_eq!(orphans.of_nobody(7, &adopted, &[&tree]), None);
     }
 
     #[test]
@@ -233,7 +263,7 @@ mod tests {
         let after = Table::of(&[main(), other]);
         let adopted = orphans.look(&after);
         assert_eq!(pids(tree.look(&after, &adopted)), HashSet::from([MAIN]));
-        assert_eq!(orphans.of_nobody(&adopted, &[&tree]), Some(&other));
+        assert_eq!(orphans.of_nobody(7, &adopted, &[&tree]), Some(&other));
     }
 
     #[test]
@@ -243,10 +273,35 @@ mod tests {
         let adopted_now = orphans.look(&table);
         let mut watched = tree();
         watched.look(&table, &adopted_now);
-        assert_eq!(orphans.of_nobody(&adopted_now, &[&watched]), Some(&adopted()));
+        assert_eq!(orphans.of_nobody(7, &adopted_now, &[&watched]), Some(&adopted()));
         let mut ended = JobTree::new(Pid::from_raw(DAEMON).unwrap(), "train/b".to_owned(), 1);
         ended.look(&table, &[]);
         orphans.leave(ended);
-        assert_eq!(orphans.of_nobody(&adopted_now, &[&watched]), None);
+        assert_eq!(orphans.of_nobody(7, &adopted_now, &[&watched]), None);
+    }
+
+    #[test]
+    fn who_started_before_a_job_is_not_its_own() {
+        let mut orphans = Orphans::new("/run".to_owned());
+        let table = Table::of(&[main(), adopted()]);
+        let adopted = orphans.look(&table);
+        assert_eq!(tree().started(&table), 7);
+        assert!(orphans.of_nobody(7, &adopted, &[]).is_some());
+        assert!(orphans.of_nobody(8, &adopted, &[]).is_none());
+    }
+
+    #[test]
+    fn a_log_tells_the_job_that_it_is_of() {
+        let of = |file: &str| tag_in_path(Path::new("/run/jobs"), Path::new(file), "/run");
+        assert_eq!(of("/run/jobs/train/a/attempt-1/stdout.log"), Some(tag("train/a")));
+        assert_eq!(of("/run/jobs/train/a/attempt-1/out/model (deleted)"), Some(tag("train/a")));
+        for other in [
+            "/run/jobs/train/a/out/model",
+            "/run/journal.jsonl",
+            "/other/jobs/train/a/attempt-1/x",
+            "pipe:[7]",
+        ] {
+            assert_eq!(of(other), None, "{other}");
+        }
     }
 }

@@ -312,7 +312,8 @@ impl Watchman {
             return Some((Seen::Moved, None));
         }
         let trees: Vec<&JobTree> = self.charges.values().map(|charge| charge.sight.tree()).collect();
-        let process = self.orphans.of_nobody(&orphans, &trees)?;
+        let started = self.charges.get(&job)?.sight.tree().started(&table);
+        let process = self.orphans.of_nobody(started, &orphans, &trees)?;
         let pid = process.pid.as_raw_nonzero().get();
         let name = gpulane_witness::name_of(pid.unsigned_abs()).unwrap_or_else(|| "gone".to_owned());
         let words = format!(
