@@ -331,7 +331,7 @@ fn an_ext4_that_a_job_fills_holds_starts_and_its_space_lets_all_go_on() {
     // Gives a little back, so that there is room for the record of the hold.
     gpulane.workspace.file(
         "train.py",
-        "import os, sys\nfile = open(sys.argv[1] + '/model', 'wb', 0)\ntry:\n    for _ in range(12 << 4):\n        \
+        "import os, sys\nfile = open(sys.argv[1] + '/model', 'wb', 0)\ntry:\n    for _ in range(8 << 4):\n        \
          file.write(bytes(1 << 16))\n    os.fsync(file)\nexcept OSError:\n    os.truncate(file.fileno(), os.fstat(file.fileno()).st_size - (1 << 17))\n    \
          os.fsync(file)\n    raise\n",
     );
