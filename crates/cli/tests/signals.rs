@@ -173,7 +173,7 @@ fn a_second_interrupt_kills_at_once() {
 #[test]
 fn one_wish_that_comes_twice_leaves_jobs_their_grace() {
     let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
-    let script = "trap 'sleep 1; touch saved; exit' TERM; touch ready; while :; do sleep 0.05; done";
+    let script = "trap 'sleep 1; touch saved; exit 1' TERM; touch ready; while :; do sleep 0.05; done";
     let plan = format!("[[stage]]\nname = \"s\"\ngrace = \"1h\"\ncommand = [\"sh\", \"-c\", \"{script}\"]\n");
     let live = gpulane.start(&plan, "none");
     wait_until("the job", || gpulane.workspace.path().join("ready").exists());
