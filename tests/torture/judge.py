@@ -186,7 +186,9 @@ class Judge:
             "stopped": True,
         }
         text = f"{job.name} attempt {attempt} failed by {reason}: {json.dumps(event)}; it noted {notes}"
-        if any(note["at"] == "trouble" and FULL in note["what"] for note in notes) and self.was_full(event):
+        # One that somebody ended has failed for that.
+        met_full_disk = any(note["at"] == "trouble" and FULL in note["what"] for note in notes)
+        if met_full_disk and reason == "exit" and self.was_full(event):
             self.verdict.check("a full disk burns no job", bool(event.get("disk_full")), text)
         self.verdict.check("every failure has its cause", bool(own or done.get(reason)), text)
 

@@ -267,6 +267,8 @@ class Round:
             allowed = {2}
         elif life.must:
             allowed |= life.must | ({4} if life.had_ended else set())
+            # A map whose end is recorded needs no ledger, also where the end of the run is lost.
+            allowed |= {0, 3} if self.happened.doubt else set()
         elif life.had_ended and "--failed" not in life.call.arguments:
             # What was lost with a damaged journal is looked at again.
             allowed |= {0, 3, 4} if "--salvage" in life.call.arguments else {4}

@@ -245,3 +245,14 @@ fn an_output_deeper_than_there_are_descriptors_is_published() {
     });
     assert_eq!(levels, 200);
 }
+
+#[test]
+fn work_that_was_done_counts_though_a_signal_came_before_anybody_looked() {
+    let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
+    let script = "echo kept > $GPULANE_OUT/model; : > $GPULANE_DONE; kill -HUP $$";
+    let plan = format!("[[stage]]\nname = \"s\"\ncommand = [\"sh\", \"-c\", \"{script}\"]\n");
+    let finished = gpulane.start(&plan, "none").wait();
+    assert_eq!(finished.code, 0, "{}", finished.stderr);
+    assert_eq!(gpulane.jobs_in("job_lingered"), ["s/main"]);
+    assert!(gpulane.dir().join("jobs/s/main/out/model").exists());
+}

@@ -179,6 +179,7 @@ impl Reactor<'_> {
             None if exit.success() || !self.core.ends_by_itself(job) => None,
             None => self.trouble(job, attempt, exit, &place),
         };
+        self.hear_last_word(job, attempt, exit);
         let fruitful = self.prepared.plan.stage_of(job).map.is_some()
             && self.prepared.dir.ready_file(&self.prepared.plan, job, attempt).exists();
         self.feed(Input::JobExited { job, attempt, exit, left, who, ago, peak, trouble, stuck, fruitful });

@@ -1,7 +1,7 @@
 //! Outputs: a job that says it is finished has them made durable, one that has ended has them published.
 
 use gpulane_core::Input;
-use gpulane_model::{Attempt, Bytes, Event, JobId};
+use gpulane_model::{Attempt, Bytes, Event, JobId, ProcessExit};
 
 use super::publish::Answer;
 use super::reactor::Reactor;
@@ -31,6 +31,18 @@ impl Reactor<'_> {
         self.done.insert(job, attempt);
         if let Some(output) = self.launchpad.output_of(job, attempt) {
             self.publisher.sync(output);
+        }
+    }
+
+    /// A job that dies of a signal at its exit may have said just before that its work is done, sooner than anybody looked.
+    pub(super) fn hear_last_word(&mut self, job: JobId, attempt: Attempt, exit: ProcessExit) {
+        let dir = &self.prepared.dir;
+        if matches!(exit, ProcessExit::Signal(_))
+            && self.core.ends_by_itself(job)
+            && dir.done_file(&self.prepared.plan, job, attempt).exists()
+        {
+            let because = "called gpulane.done()".to_owned();
+            self.feed(Input::WorkDone { job, attempt, because, doing: None, frozen: false });
         }
     }
 
