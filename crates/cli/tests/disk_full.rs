@@ -466,21 +466,26 @@ fn what_is_cancelled_on_a_full_disk_is_recorded_and_stays_cancelled() {
 }
 
 #[test]
-fn a_job_that_is_cancelled_on_a_nearly_full_disk_holds_nobody() {
-    let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
-    let place = gpulane.workspace.path().join("disk");
-    let Some(_disk) = SmallDisk::of_size(&place, 32 << 10) else { return };
-    let ballast = std::fs::File::create(place.join("ballast")).unwrap();
-    rustix::fs::fallocate(&ballast, rustix::fs::FallocateFlags::empty(), 0, 31 << 20).unwrap();
-    gpulane.workspace.file(
-        "plan.toml",
-        "[[stage]]\nname = \"s\"\nparallel = 1\ncommand = [\"sh\", \"-c\", \"[ {n} = 2 ] || sleep 100\"]\n[stage.matrix]\nn = [1, 2]\n",
-    );
-    let live = gpulane.spawn(&["run", "plan.toml", "--gpus", "none", "--run-dir", "disk/r"]);
-    wait_until("the first job", || journal_of(&gpulane, "disk").contains("\"job_started\""));
-    assert_eq!(gpulane.call(&["cancel", "disk/r", "s/n=1"]).code, 0);
-    let finished = live.wait();
-    assert_eq!(finished.code, 3, "{}", finished.stderr);
-    let journal = journal_of(&gpulane, "disk");
-    assert!(!journal.contains("\"starts_held\"") && journal.contains("\"job_succeeded\""), "{journal}");
+fn a_job_that_did_not_fail_on_a_nearly_full_disk_holds_nobody() {
+    // One that is cancelled, and one that dies when its work is done.
+    for (script, cancelled) in [("sleep 100", true), (": > $GPULANE_DONE; kill -SEGV $$", false)] {
+        let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
+        let place = gpulane.workspace.path().join("disk");
+        let Some(_disk) = SmallDisk::of_size(&place, 32 << 10) else { return };
+        let ballast = std::fs::File::create(place.join("ballast")).unwrap();
+        rustix::fs::fallocate(&ballast, rustix::fs::FallocateFlags::empty(), 0, 31 << 20).unwrap();
+        gpulane.workspace.file(
+            "plan.toml",
+            &format!("[[stage]]\nname = \"s\"\nparallel = 1\ncommand = [\"sh\", \"-c\", \"[ {{n}} = 2 ] || {{{{ {script}; }}}}\"]\n[stage.matrix]\nn = [1, 2]\n"),
+        );
+        let live = gpulane.spawn(&["run", "plan.toml", "--gpus", "none", "--run-dir", "disk/r"]);
+        wait_until("the first job", || journal_of(&gpulane, "disk").contains("\"job_started\""));
+        if cancelled {
+            assert_eq!(gpulane.call(&["cancel", "disk/r", "s/n=1"]).code, 0);
+        }
+        let finished = live.wait();
+        assert_eq!(finished.code, if cancelled { 3 } else { 0 }, "{}", finished.stderr);
+        let journal = journal_of(&gpulane, "disk");
+        assert!(!journal.contains("\"starts_held\"") && journal.contains("\"job_succeeded\""), "{journal}");
+    }
 }

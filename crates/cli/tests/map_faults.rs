@@ -373,3 +373,15 @@ fn a_map_that_was_complete_before_its_journal_said_so_keeps_no_worker_waiting() 
     assert_eq!(gpulane.events_of("job_lingered").len(), 0, "workers that came too late were told at once");
     gpulane.assert_nothing_left();
 }
+
+#[test]
+fn a_worker_that_called_done_and_crashes_is_replaced_like_any_other() {
+    let gpulane = gpulane();
+    list(&gpulane, 7);
+    let model = "import os, signal\ndef Model(batch):\n    open(os.environ['GPULANE_DONE'], 'w').close()\n    \
+                 if any('item-3' in item for item in batch): os.kill(os.getpid(), signal.SIGSEGV)\n    return batch\n";
+    let more = ["--decode", "value", "--batch", "1", "--workers", "1"];
+    let finished = gpulane.map(model, &["@items.txt"], &more);
+    assert_eq!(finished.code, 3, "{finished:?}");
+    assert_eq!(gpulane.rows().len(), 6, "{finished:?}");
+}

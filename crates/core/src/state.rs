@@ -208,7 +208,8 @@ impl Core {
 
     /// Whether the job's process was left to end as it would: what its end tells is its own. Nobody asked for it, and its work was not done.
     pub fn ends_by_itself(&self, job: JobId) -> bool {
-        matches!(self.slot(job).map(|slot| &slot.phase), Some(Phase::Running { ending: Ending::No, .. }))
+        let phase = self.slot(job).map(|slot| &slot.phase);
+        matches!(phase, Some(Phase::Running { ending: Ending::No, .. })) && !self.is_done(job)
     }
 
     /// How many jobs stand where, as the fold of the events recorded so far would say.

@@ -37,6 +37,10 @@ pub(crate) type Each<'e> = dyn FnMut(Member<'_>) -> Result<(), Stop> + 'e;
 
 /// Calls `each` with every item of the shard, in order. A shard that is broken gives those before that place.
 pub(crate) fn read(path: &Path, decode: Option<Decode>, each: &mut Each) -> Result<(), Stop> {
+    // A pipe would be waited for.
+    if std::fs::metadata(path).is_ok_and(|found| !found.is_file()) {
+        return each(Member::Broken("is no regular file"));
+    }
     let opened = File::open(path).and_then(|file| Ok((file.metadata()?.len(), file)));
     let (length, file) = match opened {
         Ok(opened) => opened,

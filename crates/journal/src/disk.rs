@@ -15,8 +15,8 @@ pub(crate) trait Disk: Send {
     fn sync(&mut self) -> io::Result<()>;
     /// Cuts the file to this length.
     fn truncate(&mut self, length: u64) -> io::Result<()>;
-    /// Sets space aside for so many bytes from `offset` on, which are not part of the file yet. Where that cannot be, nothing is.
-    fn reserve(&mut self, offset: u64, bytes: u64);
+    /// Sets space aside for so many bytes from `offset` on, which are not part of the file yet.
+    fn reserve(&mut self, offset: u64, bytes: u64) -> io::Result<()>;
     /// Whether the file still has a name. Without one, what is written to it is lost.
     fn has_name(&mut self) -> io::Result<bool>;
 }
@@ -34,8 +34,8 @@ impl Disk for File {
         self.set_len(length)
     }
 
-    fn reserve(&mut self, offset: u64, bytes: u64) {
-        let _ = fallocate(&*self, FallocateFlags::KEEP_SIZE, offset, bytes);
+    fn reserve(&mut self, offset: u64, bytes: u64) -> io::Result<()> {
+        Ok(fallocate(&*self, FallocateFlags::KEEP_SIZE, offset, bytes)?)
     }
 
     fn has_name(&mut self) -> io::Result<bool> {

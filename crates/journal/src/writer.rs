@@ -86,7 +86,7 @@ impl Journal {
         self.queue.wait_durable(Instant::now() + deadline)
     }
 
-    /// Writes what is left and ends the writer; false: something is not durable, or the disk hangs.
+    /// Writes what is left and ends the writer; false: something is not durable.
     pub fn close(mut self, deadline: Duration) -> bool {
         self.end(deadline)
     }
@@ -98,7 +98,7 @@ impl Journal {
         if self.queue.has_ended() {
             return thread.join().is_ok() && durable;
         }
-        false
+        durable
     }
 }
 

@@ -120,7 +120,12 @@ impl Queue {
 
     /// Waits for events, but not before `not_before` unless somebody waits for them, and moves them all into
     /// `batch`. False: none are left and the journal is being closed.
-    pub(super) fn take(&self, batch: &mut Vec<(Millis, Event)>, not_before: Instant) -> bool {
+    pub(super) fn take(
+        &self,
+        batch: &mut Vec<(Millis, Event)>,
+        not_before: Instant,
+        patience: Option<Duration>,
+    ) -> bool {
         let mut inner = self.lock();
         while !inner.urgent && inner.stop.is_none() {
             let left = not_before.saturating_duration_since(Instant::now());
@@ -135,7 +140,17 @@ impl Queue {
             }
             inner.urgent = false;
             inner.asleep = true;
-            inner = self.work.wait(inner).unwrap_or_else(PoisonError::into_inner);
+            inner = match patience {
+                None => self.work.wait(inner).unwrap_or_else(PoisonError::into_inner),
+                Some(patience) => {
+                    let (inner, waited) =
+                        self.work.wait_timeout(inner, patience).unwrap_or_else(PoisonError::into_inner);
+                    if waited.timed_out() && inner.events.is_empty() {
+                        return true;
+                    }
+                    inner
+                }
+            };
         }
         inner.asleep = false;
         inner.urgent = false;

@@ -42,6 +42,11 @@ struct Medium {
     torn: bool,
     deleted: bool,
     syncs: usize,
+    /// How often space was to be set aside, and how often at first there was none.
+    reserves: usize,
+    unreservable: usize,
+    /// Cutting the file never returns.
+    stuck_at_end: bool,
 }
 
 #[derive(Clone, Debug, Default)]
@@ -82,9 +87,16 @@ impl Disk for FaultyDisk {
         Ok(())
     }
 
-    fn reserve(&mut self, _: u64, _: u64) {}
+    fn reserve(&mut self, _: u64, _: u64) -> io::Result<()> {
+        let mut medium = self.0.lock().unwrap();
+        medium.reserves += 1;
+        if medium.reserves <= medium.unreservable { Err(Errno::NOSPC.into()) } else { Ok(()) }
+    }
 
     fn truncate(&mut self, length: u64) -> io::Result<()> {
+        while self.0.lock().unwrap().stuck_at_end {
+            std::thread::sleep(Duration::from_millis(1));
+        }
         let mut medium = self.0.lock().unwrap();
         if std::mem::take(&mut medium.torn) {
             return Err(Errno::IO.into());
@@ -148,6 +160,34 @@ fn a_full_disk_loses_nothing_and_is_told_once() {
     );
     let rest = kinds(&heard);
     assert!(rest.starts_with("UD") && !rest[1..].contains(['B', 'U']), "{rest}");
+}
+
+#[test]
+fn space_that_could_not_be_set_aside_is_asked_for_until_there_is_some() {
+    let disk = FaultyDisk::default();
+    disk.0.lock().unwrap().unreservable = 2;
+    let (journal, _heard) = journal_on(&disk, Duration::from_millis(5));
+    journal.append(Millis(1), run_started());
+    let until = Instant::now() + SOON;
+    // Nothing more is written.
+    while disk.0.lock().unwrap().reserves < 3 {
+        assert!(Instant::now() < until, "it is not asked for again");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+    assert!(journal.close(SOON));
+    assert_eq!(disk.0.lock().unwrap().reserves, 3, "what was set aside is not asked for again");
+}
+
+#[test]
+fn a_journal_that_is_whole_is_closed_though_its_file_cannot_be_cut() {
+    let disk = FaultyDisk::default();
+    let (journal, _heard) = journal_on(&disk, SOON);
+    journal.append(Millis(1), run_started());
+    assert!(journal.flush(SOON));
+    disk.0.lock().unwrap().stuck_at_end = true;
+    assert!(journal.close(Duration::from_millis(20)), "all of it is durable");
+    disk.0.lock().unwrap().stuck_at_end = false;
+    assert_eq!(disk.state().last_seq, 1);
 }
 
 #[test]

@@ -83,7 +83,12 @@ impl<D: Disk> Writer<D> {
         let mut batch = Vec::new();
         let mut not_before = Instant::now();
         self.set_aside();
-        while queue.take(&mut batch, not_before) {
+        // Where there was no space to set aside, it may come while there is nothing to write.
+        while queue.take(&mut batch, not_before, (!self.has_reserve()).then_some(RETRY)) {
+            if batch.is_empty() {
+                self.set_aside();
+                continue;
+            }
             self.encode(&mut batch, &mut seq);
             let begun = Instant::now();
             if !self.commit(queue, &mut batch, &mut seq) {
@@ -102,11 +107,20 @@ impl<D: Disk> Writer<D> {
         }
     }
 
-    /// Keeps space for records to come, at least half of what is set aside at a time.
+    /// Whether there is space for records to come, at least half of what is set aside at a time.
+    fn has_reserve(&self) -> bool {
+        self.reserved >= self.durable + self.reserve / 2
+    }
+
     fn set_aside(&mut self) {
-        if self.reserved < self.durable + self.reserve / 2 {
-            self.disk.reserve(self.durable, self.reserve);
-            self.reserved = self.durable + self.reserve;
+        if self.has_reserve() {
+            return;
+        }
+        match self.disk.reserve(self.durable, self.reserve) {
+            Err(error)
+                if matches!(error.kind(), io::ErrorKind::StorageFull | io::ErrorKind::QuotaExceeded) => {}
+            // Where it cannot be done at all, it is not tried again and again.
+            _ => self.reserved = self.durable + self.reserve,
         }
     }
 

@@ -128,27 +128,6 @@ fn the_lock_ends_with_whoever_holds_it() {
 }
 
 #[test]
-fn a_view_that_looks_does_not_keep_an_engine_out() {
-    let (_temp, dir) = new_run();
-    let until = Instant::now() + Duration::from_millis(300);
-    std::thread::scope(|scope| {
-        scope.spawn(|| {
-            while Instant::now() < until {
-                dir.is_live();
-            }
-        });
-        while Instant::now() < until {
-            // A child that another test is starting may have a copy of the lock until it runs.
-            let again = |_| {
-                std::thread::sleep(Duration::from_millis(100));
-                dir.lock()
-            };
-            drop(dir.lock().or_else(again).unwrap());
-        }
-    });
-}
-
-#[test]
 fn a_plan_of_a_hundred_thousand_jobs_is_frozen_and_read() {
     let temp = temp_dir();
     let mut plan = plan();

@@ -212,6 +212,8 @@ pub(super) enum StartPermit {
     Granted,
     /// There is space again, for the first time since starts were held.
     GrantedAgain,
+    /// There is not, but it was waited for long enough.
+    GrantedAsItIs(Found),
     /// Not yet; what was seen.
     Refused(Option<Found>),
 }
@@ -278,6 +280,9 @@ impl DiskSpace {
         }
         let known = hold.found.is_some();
         self.hold = None;
+        if found.is_full() {
+            return StartPermit::GrantedAsItIs(found);
+        }
         if known { StartPermit::GrantedAgain } else { StartPermit::Granted }
     }
 }
@@ -392,7 +397,7 @@ mod tests {
         space.on_full(JobId(1), FULL, Millis(0));
         assert_eq!(space.permit(Millis::seconds(100), |_| FULL), StartPermit::Refused(Some(FULL)));
         looks(&mut space, 200..1100, short);
-        assert_eq!(space.permit(Millis::seconds(1130), |_| short), StartPermit::GrantedAgain);
+        assert_eq!(space.permit(Millis::seconds(1130), |_| short), StartPermit::GrantedAsItIs(short));
     }
 
     #[test]

@@ -174,12 +174,12 @@ impl Reactor<'_> {
     fn on_exited(&mut self, job: JobId, exit: Exit, ago: Millis, peak: Option<Bytes>) {
         let Exit { attempt, gone: Gone { exit, left, who, stuck, .. } } = exit;
         let place = self.sharing.places.remove(&job).unwrap_or_default();
+        let said = self.hear_last_word(job, attempt, exit);
         let trouble = match &place.never_begun {
             Some(why) => Some(Trouble::NeverBegun(why.clone())),
-            None if exit.success() || !self.core.ends_by_itself(job) => None,
+            None if exit.success() || said || !self.core.ends_by_itself(job) => None,
             None => self.trouble(job, attempt, exit, &place),
         };
-        self.hear_last_word(job, attempt, exit);
         let fruitful = self.prepared.plan.stage_of(job).map.is_some()
             && self.prepared.dir.ready_file(&self.prepared.plan, job, attempt).exists();
         self.feed(Input::JobExited { job, attempt, exit, left, who, ago, peak, trouble, stuck, fruitful });

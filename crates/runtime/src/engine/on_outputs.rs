@@ -34,16 +34,19 @@ impl Reactor<'_> {
         }
     }
 
-    /// A job that dies of a signal at its exit may have said just before that its work is done, sooner than anybody looked.
-    pub(super) fn hear_last_word(&mut self, job: JobId, attempt: Attempt, exit: ProcessExit) {
-        let dir = &self.prepared.dir;
-        if matches!(exit, ProcessExit::Signal(_))
+    /// A job that dies of a signal at its exit may have said just before that its work is done, sooner than anybody looked. Whether it has.
+    pub(super) fn hear_last_word(&mut self, job: JobId, attempt: Attempt, exit: ProcessExit) -> bool {
+        let (dir, plan) = (&self.prepared.dir, &self.prepared.plan);
+        let said = matches!(exit, ProcessExit::Signal(_))
             && self.core.ends_by_itself(job)
-            && dir.done_file(&self.prepared.plan, job, attempt).exists()
-        {
+            // The work of a worker is the map's, which knows when that is done.
+            && plan.stage_of(job).map.is_none()
+            && dir.done_file(plan, job, attempt).exists();
+        if said {
             let because = "called gpulane.done()".to_owned();
             self.feed(Input::WorkDone { job, attempt, because, doing: None, frozen: false });
         }
+        said
     }
 
     fn runs(&self, job: JobId, attempt: Attempt) -> bool {

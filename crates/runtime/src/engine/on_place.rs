@@ -85,6 +85,11 @@ impl Reactor<'_> {
                 self.prepared.link.trouble(&format!("there is space again on the disk of {root}; going on"));
                 self.last_note.clear();
             }
+            StartPermit::GrantedAsItIs(found) => {
+                let seen = found.words(&root);
+                self.prepared.link.trouble(&format!("still {seen}; starting jobs as it is"));
+                self.last_note.clear();
+            }
             StartPermit::Refused(found) => {
                 let found = found.unwrap_or(Found::Full);
                 let (seen, limit) = (found.words(&root), found.limit());

@@ -96,7 +96,8 @@ impl Charge {
                 ],
             },
             results,
-            mark: Some(dir.done_file(plan, job, attempt)),
+            // The work of a worker is the map's, which knows when that is done.
+            mark: plan.stage_of(job).map.is_none().then(|| dir.done_file(plan, job, attempt)),
             stacks: dir.stacks_file(plan, job, attempt),
             due,
             stopped: Stopped::No,
