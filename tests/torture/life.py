@@ -77,6 +77,8 @@ class Life:
     afterwards: list[Callable[[], object]] = field(default_factory=list)
     # There was nothing left to do before the call.
     had_ended: bool = False
+    # How many records the journal had then.
+    records: int = 0
     _due: dict[Fault, float] = field(default_factory=dict)
     _later: list[tuple[float, Callable[[], object]]] = field(default_factory=list)
     _beside: list[tuple[Call, set[int]]] = field(default_factory=list)
@@ -93,7 +95,8 @@ class Life:
         self.lines_before = len(self.journal.seen)
         for fault in self.mine("between") + self.mine("start"):
             self.strike(fault)
-        self.had_ended = has_ended(read(self.run / "journal.jsonl").events)
+        events = read(self.run / "journal.jsonl").events
+        self.had_ended, self.records = has_ended(events), len(events)
         self.happened.begun.append(time.monotonic_ns())
         self.call = self.program.start(arguments + ["--detach"] * self.detached, self.wish)
         if self.detached and self.call.wait(STILL) == 0:

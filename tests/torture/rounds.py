@@ -283,6 +283,9 @@ class Round:
             allowed |= {3} if some else {0}
             if "--failed" in life.call.arguments:
                 allowed |= {4}
+        if "resume" in life.call.arguments and not self.started_since(life.records):
+            # Every job had ended, but for the record of that.
+            allowed |= {4}
         if self.story.map and self.story.map.most_failures is not None and self.stopped():
             allowed |= {3}
         if self.happened.refused and not has_ended(events := journal.read(self.place / "journal.jsonl").events):
@@ -297,6 +300,11 @@ class Round:
             code in allowed,
             f"{' '.join(life.call.arguments)} ended with {code}, not one of {sorted(allowed)}: {words}",
         )
+
+    def started_since(self, records: int) -> bool:
+        """Whether a job was started after so many records."""
+        events = journal.read(self.place / "journal.jsonl").events
+        return any(event["event"] == "job_started" for event in events[records:])
 
     def judge_left(self) -> None:
         """Nothing that was started is left."""
