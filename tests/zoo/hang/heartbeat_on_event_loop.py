@@ -1,6 +1,6 @@
 """Awaits an event that nobody sets, on an event loop of which another task beats: that task might be the one that sets it."""
 # verdict: tell
-# stuck: asyncio loop
+# stuck: asyncio loop | asks again and again
 # at: heartbeat_on_event_loop.py:stuck here
 
 import asyncio
