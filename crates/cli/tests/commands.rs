@@ -473,12 +473,10 @@ fn what_cannot_be_printed_is_said_and_is_no_success() {
     let finished = gpulane.call(&["run", "--gpus", "none", "--run-dir", "r", "--", "true"]);
     assert_eq!(finished.code, 0, "{}", finished.stderr);
     for command in ["status r --json", "status r", "doctor r"] {
-        let script = format!("{} {command} > /dev/full", env!("CARGO_BIN_EXE_gpulane"));
-        let output = std::process::Command::new("sh")
-            .args(["-c", &script])
-            .current_dir(gpulane.workspace.path())
-            .output()
-            .unwrap();
+        let words: Vec<&str> = command.split(' ').collect();
+        let full = std::fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+        let output =
+            gpulane.command(&words).stdout(full).stderr(std::process::Stdio::piped()).output().unwrap();
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{command}: {said}");
         assert!(said.contains("cannot write to stdout: No space left on device"), "{command}: {said}");
