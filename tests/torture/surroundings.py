@@ -251,6 +251,8 @@ def lose_gpu(life: Life, fault: Fault) -> bool:
     gpus.set_gpu(int(fault.roll * 10), lost=[True, "gone", "reset"][int(fault.roll * 3) % 3])
     life.call.excused |= {5}
     life.gpu_lost = True
+    # Whoever looks for GPUs now may find none.
+    life.excused_beside |= {5}
     life.say("a GPU is lost")
     return True
 
