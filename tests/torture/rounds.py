@@ -291,6 +291,9 @@ class Round:
         if self.happened.refused and not has_ended(events := journal.read(self.place / "journal.jsonl").events):
             # A map that cannot write says so, stops and can be resumed.
             allowed |= {2, 3} if any(event["event"] == "map_stopped" for event in events) else set()
+        if self.happened.refused and life.call.excused & {130, 143}:
+            # All of it had ended when it was told to end, and that could not be recorded.
+            allowed |= {0, 3}
         if self.happened.doubt and not life.refusal:
             # The record of the end may be what was lost.
             allowed |= {4}
