@@ -124,9 +124,9 @@ pub struct Rhythm {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Stirred {
     No,
-    /// It has; as far as is known, because its wait was over.
+    /// The thread has run; as far as is known, because its wait was over.
     InTime,
-    /// It has: others ended its wait before the time limit of that.
+    /// The thread has run because others ended its wait before the time limit of that.
     Early,
 }
 

@@ -6,9 +6,9 @@ use gpulane_model::Millis;
 /// The time limit of the wait in which a thread was met.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Timeout {
-    /// So long after the wait began.
+    /// The time limit counts from the begin of the wait.
     Whole(Millis),
-    /// So long after the look that met it.
+    /// The time limit counts from the look that met the wait.
     Left(Millis),
 }
 

@@ -10,7 +10,7 @@ use gpulane_model::{Attempt, Event, Failure, HangAction, JobId, Plan, Record, Ru
 #[derive(Clone, Debug)]
 pub(super) struct Hung {
     pub(super) attempt: Attempt,
-    /// It was ended by `hang.outside`, without a proof that it froze.
+    /// The job was ended by `hang.outside`, without a proof that it froze.
     pub(super) overdue: bool,
     pub(super) stuck: Stuck,
 }

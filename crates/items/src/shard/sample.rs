@@ -23,7 +23,7 @@ pub(super) struct Sample {
     key: Vec<u8>,
     /// The best so far.
     rank: u8,
-    /// Those of that rank which are not handed over yet.
+    /// Members of that rank which are not handed over yet.
     waiting: Vec<Found>,
 }
 

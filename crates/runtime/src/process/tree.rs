@@ -80,7 +80,7 @@ impl Table {
         Self { processes, children: OnceCell::new() }
     }
 
-    /// These and no others.
+    /// A table of these processes and no others.
     #[cfg(test)]
     pub(crate) fn of(processes: &[Process]) -> Self {
         let named = processes.iter().map(|process| (process.pid.as_raw_nonzero().get(), *process));

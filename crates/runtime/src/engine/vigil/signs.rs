@@ -182,7 +182,7 @@ impl Sight {
         &self.tree
     }
 
-    /// The same, of a job that is not watched any more.
+    /// The processes of a job that is not watched any more.
     pub(super) fn into_tree(self) -> JobTree {
         self.tree
     }
