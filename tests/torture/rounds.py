@@ -184,7 +184,8 @@ class Round:
             self.after(life, code)
             if code is None:
                 return
-            salvage = life.refusal and code == 2
+            # One that was killed before it could refuse has left the journal as it is.
+            salvage = life.refusal
             if number >= last and code == 4:
                 return
             if number == last + 1 and code in (0, 3) and self.dice.random() < 0.3:
@@ -264,7 +265,7 @@ class Round:
         """The exit code is one that docs/exit-codes.md gives for what happened."""
         allowed = set(life.call.excused)
         if life.refusal:
-            allowed = {2}
+            allowed |= {2}
         elif life.must:
             allowed |= life.must | ({4} if life.had_ended else set())
             # A map whose end is recorded needs no ledger, also where the end of the run is lost.
@@ -283,7 +284,7 @@ class Round:
             allowed |= {3} if some else {0}
             if "--failed" in life.call.arguments:
                 allowed |= {4}
-        if "resume" in life.call.arguments and not self.started_since(life.records):
+        if not life.refusal and "resume" in life.call.arguments and not self.started_since(life.records):
             # Every job had ended, but for the record of that.
             allowed |= {4}
         if self.story.map and self.story.map.most_failures is not None and self.stopped():
