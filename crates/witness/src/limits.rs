@@ -11,9 +11,9 @@ use crate::syscall::{Call, low_word};
 /// The time limit of a wait.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum TimeLimit {
-    /// So long after it began.
+    /// The limit counts from the begin of the wait.
     Whole(Millis),
-    /// So long from now.
+    /// The limit counts from this look.
     Left(Millis),
 }
 
