@@ -5,7 +5,7 @@
 const DEEPEST: usize = 64;
 /// What words lie between.
 const BETWEEN: [char; 11] = [' ', '\t', ';', '&', '|', '(', ')', '<', '>', '`', '\r'];
-/// Words of a shell after which a command begins.
+/// Separators after which a command begins.
 const COMMANDS: [char; 6] = [';', '&', '|', '(', ')', '`'];
 /// Words after which a command begins.
 const KEYWORDS: [&str; 11] = ["!", "do", "elif", "else", "if", "then", "time", "until", "while", "{", "}"];
