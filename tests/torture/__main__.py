@@ -134,6 +134,9 @@ class Campaign:
             try:
                 self.take(Round(self.shared, number).run())
             except Exception:
+                if self.stop.is_set():
+                    # Interrupted: its folder is removed under it.
+                    return
                 with self.lock:
                     self.broken.append(f"round {number}: {traceback.format_exc()}")
                     print(self.broken[-1], flush=True)

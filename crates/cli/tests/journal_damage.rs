@@ -225,6 +225,51 @@ command = ["sh", "-c", "echo x >> {run}/starts; echo b > $GPULANE_OUT/n"]
     }
 }
 
+/// Stage, follower of one job, stage after a follower: each skipped for the one failure whose record is damaged.
+#[test]
+fn what_was_skipped_for_a_failure_that_the_journal_lost_runs_once_that_is_mended() {
+    let gpulane = Gpulane::new(BINARY);
+    let plan = r#"
+[[stage]]
+name = "a"
+command = ["sh", "-c", "test {n} = 1 || test -e {run}/mended"]
+max_failures = 1
+parallel = 1
+[stage.matrix]
+n = [1, 2, 3, 4]
+[[stage]]
+name = "all"
+after = ["a"]
+command = ["true"]
+[[stage]]
+name = "each"
+foreach = "a"
+command = ["true"]
+[[stage]]
+name = "last"
+after = ["each"]
+command = ["true"]
+"#;
+    assert_eq!(gpulane.run(plan, "none").code, 3);
+    assert_eq!(gpulane.jobs_in("job_skipped").len(), 7);
+    let journal = std::fs::read_to_string(gpulane.dir().join("journal.jsonl")).unwrap();
+    let damaged = journal.replace("\"job_failed\"", "\"job_fbiled\"");
+    std::fs::write(gpulane.dir().join("journal.jsonl"), damaged).unwrap();
+    // As long as it fails, all of them stay skipped.
+    assert_eq!(gpulane.call(&["resume", "r", "--salvage"]).code, 3);
+    assert_eq!(gpulane.jobs_in("job_succeeded").len(), 2);
+    assert_eq!(gpulane.call(&["resume", "r"]).code, 4);
+
+    let journal = std::fs::read_to_string(gpulane.dir().join("journal.jsonl")).unwrap();
+    let damaged = journal.replace("\"job_failed\"", "\"job_fbiled\"");
+    std::fs::write(gpulane.dir().join("journal.jsonl"), damaged).unwrap();
+    std::fs::write(gpulane.dir().join("mended"), "").unwrap();
+    let resumed = gpulane.call(&["resume", "r", "--salvage"]);
+    assert_eq!(resumed.code, 0, "{}", resumed.stderr);
+    assert_eq!(gpulane.jobs_in("job_succeeded").len(), 10);
+    assert_eq!(gpulane.call(&["resume", "r"]).code, 4);
+}
+
 /// Events that a short run has none of, as they stand in a journal.
 const OTHERS: &str = r#"
 {"event":"job_retrying","job":"s/a","attempt":1,"delay":1.0}

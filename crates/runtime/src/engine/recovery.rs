@@ -13,7 +13,8 @@
 //! | waiting | not there | any | as the plan says; an attempt that no record knows is put aside, or published if it said that it was done |
 //! | running | not there | any | published if it said that it was done, else lost and tried again |
 //! | failed, its output kept | not there | any | published now; lost meanwhile, it is tried again |
-//! | failed or skipped | not there | any | stays so |
+//! | failed | not there | any | stays so |
+//! | skipped | not there | any | stays so while what it was skipped for is so; else it may run |
 //!
 //! A job's word that its work is done, and an output that is still where it was written, prove as much only as long as the
 //! machine has not stopped since: after a power cut files may be there and empty. Then `job_done` in the journal counts alone.
@@ -108,7 +109,8 @@ pub(super) fn take_stock(resumed: &Resumed<'_>, past: &mut RunState) {
     }
     // A map that stopped is taken up again, and with it what was skipped for that.
     stock.published |=
-        stock.past.maps.iter().flatten().any(|map| map.stopped.is_some() && map.finished.is_none());
+        stock.past.maps.iter().flatten().any(|map| map.stopped.is_some() && map.finished.is_none())
+            || has_groundless_skips(plan, stock.past);
     for job in plan.job_ids().filter(|job| plan.stage_of(*job).map.is_none()) {
         stock.requeue(job, failed_too);
     }
@@ -162,7 +164,8 @@ struct Stock<'a> {
     journal: &'a Journal,
     past: &'a mut RunState,
     trust: Trust,
-    /// An output was published whose job had failed for want of that, or a map goes on that had stopped: what was skipped for it may run.
+    /// An output was published whose job had failed for want of that, a map goes on that had stopped, or a failure is no longer known:
+    /// what was skipped for it may run.
     published: bool,
     /// Jobs whose kept output cannot be put in its place, for a reason that does not pass.
     stuck: Vec<JobId>,
@@ -319,9 +322,43 @@ impl Stock<'_> {
 pub(super) fn is_unsettled(dir: &RunDir, plan: &Plan, past: &RunState) -> bool {
     let is_over = |job: &JobId| matches!(past.job(*job).status, JobStatus::Failed(_) | JobStatus::Skipped(_));
     let mut over = plan.job_ids().filter(is_over).filter(|job| plan.stage_of(*job).map.is_none());
-    over.any(|job| {
+    let mut unsettled = |job| {
         !past.finished && has_a_try_left(plan, past, job) || published_by(dir, plan, past, job).is_some()
+    };
+    over.any(&mut unsettled) || has_groundless_skips(plan, past)
+}
+
+/// Whether a job is skipped although nothing keeps it from running any more. Where a part of the journal is lost, that may be the record
+/// of the failure it was skipped for, and the job that failed runs again.
+fn has_groundless_skips(plan: &Plan, past: &RunState) -> bool {
+    let status = |job: JobId| &past.job(job).status;
+    let is_over = |job: JobId| matches!(status(job), JobStatus::Failed(_) | JobStatus::Skipped(_));
+    let is_skipped_map = |at: usize| {
+        let map = past.maps.get(at).and_then(Option::as_ref);
+        map.is_none_or(|map| map.finished.is_none()) && !past.is_map_due(plan, at, false)
+    };
+    let stages = || plan.stages.iter().enumerate();
+    let incomplete = |(at, stage): (usize, &Stage)| match stage.map {
+        Some(_) => is_skipped_map(at),
+        None => stage.job_ids().any(is_over),
+    };
+    let incomplete: Vec<bool> = stages().map(incomplete).collect();
+    let mut open = stages().filter(|(at, stage)| {
+        let mut needed_whole = stage.after.iter().filter(|before| stage.foreach != Some(**before));
+        (stage.map.is_none() || incomplete[*at])
+            && !needed_whole.any(|before| incomplete[before.index()])
+            && !has_stopped(stage, past)
+    });
+    open.any(|(_, stage)| {
+        let mut skipped = stage.job_ids().filter(|job| matches!(status(*job), JobStatus::Skipped(_)));
+        skipped.any(|job| plan.job(job).source.is_none_or(|source| !is_over(source)))
     })
+}
+
+/// Whether so many jobs of the stage have failed that the rest of it is skipped.
+fn has_stopped(stage: &Stage, past: &RunState) -> bool {
+    let counts = |job: &JobId| matches!(&past.job(*job).status, JobStatus::Failed(how) if how.reason != FailReason::Cancelled);
+    stage.max_failures.is_some_and(|most| stage.job_ids().filter(counts).count() >= most.max(1) as usize)
 }
 
 /// Whether a job that has failed is to be tried again, which nobody has recorded.
