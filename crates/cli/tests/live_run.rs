@@ -98,6 +98,31 @@ fn a_run_can_be_cancelled_from_its_first_moment() {
     }
 }
 
+/// A `resume` that begins clears away what was left for the engine before, also what another command is just writing.
+#[test]
+fn a_request_that_is_cleared_away_half_written_is_left_again() {
+    let over = std::sync::atomic::AtomicBool::new(false);
+    for _ in 0..10 {
+        let gpulane = detached();
+        std::thread::scope(|scope| {
+            over.store(false, std::sync::atomic::Ordering::Relaxed);
+            scope.spawn(|| {
+                let mut cleared = 0;
+                while cleared < 3 && !over.load(std::sync::atomic::Ordering::Relaxed) {
+                    let files =
+                        std::fs::read_dir(gpulane.dir().join("control")).into_iter().flatten().flatten();
+                    let drafts = files.filter(|file| file.file_name().as_encoded_bytes().starts_with(b"."));
+                    cleared += drafts.filter(|file| std::fs::remove_file(file.path()).is_ok()).count();
+                }
+            });
+            let cancelled = gpulane.call(&["cancel", "r"]);
+            over.store(true, std::sync::atomic::Ordering::Relaxed);
+            assert_eq!(cancelled.code, 0, "{}", cancelled.stderr);
+        });
+        assert_eq!(gpulane.call(&["watch", "r"]).code, 3);
+    }
+}
+
 #[test]
 fn a_job_that_has_ended_is_not_cancelled() {
     let gpulane = detached();

@@ -99,13 +99,30 @@ fn ask(dir: &RunDir, request: &Request) -> Result<Answer, ExitCode> {
     }
 }
 
+/// Leaves the request where the engine looks for it. A `resume` that begins right now may clear it away half written, an engine that
+/// ends takes the directory with it: then it is tried again as long as the run is live.
 fn leave(dir: &RunDir, request: &Request) -> Result<Left, ExitCode> {
-    control::leave(dir, request).map_err(|error| {
-        say::error(format!("cannot leave a request in {}: {error}", dir.control_dir().display()));
-        if let Some(hint) = gpulane_journal::io_hint(&error) {
-            say::hint(hint);
+    let begun = Instant::now();
+    loop {
+        let error = match control::leave(dir, request) {
+            Ok(left) => return Ok(left),
+            Err(error) => error,
+        };
+        let was_removed = error.kind() == std::io::ErrorKind::NotFound;
+        if was_removed && !dir.is_live() {
+            say::progress("the run has ended by itself");
+            return Err(ExitCode::NothingToDo);
         }
-        say::hint("to end the whole run without a request: Ctrl-C where it runs, or SIGTERM to its process");
-        ExitCode::BadInput
-    })
+        if !was_removed || begun.elapsed() > PATIENCE {
+            say::error(format!("cannot leave a request in {}: {error}", dir.control_dir().display()));
+            if let Some(hint) = gpulane_journal::io_hint(&error) {
+                say::hint(hint);
+            }
+            say::hint(
+                "to end the whole run without a request: Ctrl-C where it runs, or SIGTERM to its process",
+            );
+            return Err(ExitCode::BadInput);
+        }
+        std::thread::sleep(Duration::from_millis(5));
+    }
 }
