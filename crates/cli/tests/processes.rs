@@ -108,6 +108,26 @@ fn what_a_finished_job_leaves_behind_is_ended_and_said() {
     gpulane.assert_nothing_left();
 }
 
+/// It has neither session nor environment of its job any more, only the logs; as long as others run it could be theirs.
+#[test]
+fn a_daemon_that_erased_its_environment_is_ended_with_the_job_whose_log_it_writes() {
+    for environment in ["", "A=1"] {
+        let gpulane = gpulane();
+        let plan = format!(
+            "[[stage]]\nname = \"s\"\ngrace = \"1s\"\n\
+             command = [\"sh\", \"-c\", \"(env -i {environment} setsid sleep 4716 &); sleep 0.3\"]\n\
+             [[stage]]\nname = \"beside\"\n\
+             command = [\"sh\", \"-c\", \"until test -e {{run}}/go; do sleep 0.01; done\"]\n"
+        );
+        let live = gpulane.start(&plan, "sim:2x24GiB");
+        gpulane.wait_for_events("job_succeeded", 1);
+        assert_eq!(gpulane.jobs_in("processes_left"), ["s/main"], "`{environment}`");
+        std::fs::write(gpulane.dir().join("go"), "").unwrap();
+        assert_eq!(live.wait().code, 0);
+        gpulane.assert_nothing_left();
+    }
+}
+
 #[test]
 fn a_helper_that_ends_by_itself_is_no_news() {
     let gpulane = gpulane();

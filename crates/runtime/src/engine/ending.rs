@@ -9,6 +9,7 @@ mod adopted;
 use std::collections::{HashMap, HashSet};
 use std::io;
 use std::os::fd::{AsFd, OwnedFd};
+use std::path::PathBuf;
 
 use gpulane_core::{Manner, Remains};
 use gpulane_model::{Attempt, JobId, Millis, ProcessExit};
@@ -63,7 +64,9 @@ enum Owner {
     Job(JobId),
     /// A standby's that waits.
     Standby,
-    /// No job that runs.
+    /// A job's of this run that is over, or a standby's that is gone.
+    Past,
+    /// Nothing tells whose it is.
     Nobody,
     /// Cannot be told yet.
     Unclear,
@@ -130,11 +133,14 @@ pub(super) struct Roster {
     standbys: HashMap<Pid, String>,
     /// This run's directory, as in its processes' environment.
     run: String,
+    /// Where its jobs have their logs.
+    jobs: PathBuf,
 }
 
 impl Roster {
     pub(super) fn new(run: String) -> Self {
         Self {
+            jobs: tree::jobs_folder(&run),
             running: HashMap::new(),
             mains: HashMap::new(),
             children: Children::open(),
@@ -185,7 +191,7 @@ impl Roster {
     pub(super) fn is_leftover(&self, pid: Pid) -> bool {
         let of_job = |tag: &tree::Tag| tag.attempt > 0 || tag.standby_number().is_some();
         let ours = tree::tag_of(pid).is_some_and(|tag| tag.run == self.run && of_job(&tag));
-        ours && matches!(self.owner(pid), Owner::Nobody | Owner::Unclear)
+        ours && matches!(self.owner(pid), Owner::Past | Owner::Nobody | Owner::Unclear)
     }
 
     /// How many jobs run.
@@ -348,7 +354,7 @@ impl Owner {
     fn job(self) -> Option<JobId> {
         match self {
             Self::Job(job) => Some(job),
-            Self::Standby | Self::Nobody | Self::Unclear => None,
+            Self::Standby | Self::Past | Self::Nobody | Self::Unclear => None,
         }
     }
 }

@@ -248,6 +248,26 @@ pub(crate) fn open_files(pid: Pid) -> impl Iterator<Item = PathBuf> {
     entries.take(MOST_FILES).filter_map(|entry| std::fs::read_link(entry.path()).ok())
 }
 
+/// Whose log the process writes to as its stdout or stderr: a daemon without its job's environment mostly keeps these. `jobs` is where
+/// the jobs of `run` have theirs, as the kernel names it.
+pub(crate) fn writer_of(pid: Pid, jobs: &Path, run: &str) -> Option<Tag> {
+    let target = |number| std::fs::read_link(format!("/proc/{}/fd/{number}", pid.as_raw_nonzero())).ok();
+    [1, 2].into_iter().filter_map(target).find_map(|file| tag_in_path(jobs, &file, run))
+}
+
+/// The job that a file below `jobs` is of: `STAGE/NAME/attempt-1/stdout.log`.
+pub(crate) fn tag_in_path(jobs: &Path, file: &Path, run: &str) -> Option<Tag> {
+    let mut parts = file.strip_prefix(jobs).ok()?.iter().map(|part| part.to_str());
+    let (stage, name, attempt) = (parts.next()??, parts.next()??, parts.next()??);
+    let attempt = attempt.strip_prefix("attempt-")?.parse().ok()?;
+    Some(Tag { run: run.to_owned(), job: format!("{stage}/{name}"), attempt })
+}
+
+/// Where the jobs of a run have their files, as the kernel names files that are open.
+pub(crate) fn jobs_folder(run: &str) -> PathBuf {
+    std::fs::canonicalize(run).unwrap_or_else(|_| PathBuf::from(run)).join("jobs")
+}
+
 /// What the process's environment says, if it is ours to read and says anything.
 pub(crate) fn tag_of(pid: Pid) -> Option<Tag> {
     tag_in(&environ(pid)?)

@@ -19,7 +19,7 @@ impl Roster {
     pub(in super::super) fn sweep(&mut self) -> bool {
         let orphans = self.orphans();
         let strays: Vec<Pid> =
-            orphans.iter().filter(|(pid, owner)| self.is_stray(*pid, *owner)).map(|(pid, _)| *pid).collect();
+            orphans.iter().filter(|(_, owner)| self.is_stray(*owner)).map(|(pid, _)| *pid).collect();
         if !strays.is_empty() {
             for process in Table::read().closure(&strays) {
                 tree::signal(&process, Signal::KILL);
@@ -28,14 +28,12 @@ impl Roster {
         !orphans.is_empty()
     }
 
-    /// Bears this run's tag, but no running job is its owner. What bears none, or cannot be told yet, may be anybody's who is
-    /// there.
-    pub(super) fn is_stray(&self, pid: Pid, owner: Owner) -> bool {
-        let nobody_is_there = self.running.is_empty() && self.standbys.is_empty();
+    /// Whether it belongs to a job that is over. What nothing tells of, or not yet, may be anybody's who is there.
+    pub(super) fn is_stray(&self, owner: Owner) -> bool {
         match owner {
-            Owner::Nobody => nobody_is_there || tree::tag_of(pid).is_some_and(|tag| tag.run == self.run),
-            Owner::Unclear => nobody_is_there,
-            _ => false,
+            Owner::Past => true,
+            Owner::Nobody | Owner::Unclear => self.running.is_empty() && self.standbys.is_empty(),
+            Owner::Job(_) | Owner::Standby => false,
         }
     }
 
@@ -77,7 +75,7 @@ impl Roster {
         living
     }
 
-    /// By session, which a daemon leaves, or by environment, which it usually keeps.
+    /// By session, which a daemon leaves, by environment, which it usually keeps, or by the log it writes to.
     pub(super) fn owner(&self, pid: Pid) -> Owner {
         let session = tree::look(pid).and_then(|process| Pid::from_raw(process.session));
         let by_session = self.running.iter().find(|(_, running)| Some(running.pid) == session);
@@ -87,10 +85,17 @@ impl Roster {
         if session.is_some_and(|session| self.standbys.contains_key(&session)) {
             return Owner::Standby;
         }
-        let tag = match tree::mark_of(pid) {
-            Mark::Of(tag) if tag.run == self.run => tag,
-            Mark::Of(_) | Mark::Nobody => return Owner::Nobody,
-            Mark::Unclear => return Owner::Unclear,
+        let unmarked = match tree::mark_of(pid) {
+            Mark::Of(tag) if tag.run == self.run => Ok(tag),
+            Mark::Of(_) | Mark::Nobody => Err(Owner::Nobody),
+            Mark::Unclear => Err(Owner::Unclear),
+        };
+        let tag = match unmarked {
+            Ok(tag) => tag,
+            Err(owner) => match tree::writer_of(pid, &self.jobs, &self.run) {
+                Some(tag) => tag,
+                None => return owner,
+            },
         };
         let same = |running: &Running| running.names.name == tag.job && running.attempt.0 == tag.attempt;
         let was = |running: &Running| tag.attempt == 0 && running.names.alias.as_ref() == Some(&tag.job);
@@ -100,7 +105,7 @@ impl Roster {
             None if tag.attempt == 0 && self.standbys.values().any(|known| *known == tag.job) => {
                 Owner::Standby
             }
-            None => Owner::Nobody,
+            None => Owner::Past,
         }
     }
 

@@ -3,7 +3,7 @@
 //! them may be the job of whoever began before it.
 
 use std::collections::{HashMap, HashSet};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use rustix::process::{Pid, getpid};
 
@@ -37,9 +37,7 @@ pub(super) struct Orphans {
 
 impl Orphans {
     pub(super) fn new(run: String) -> Self {
-        // As the kernel names files that are open.
-        let jobs = std::fs::canonicalize(&run).unwrap_or_else(|_| PathBuf::from(&run)).join("jobs");
-        Self { run, jobs, marks: HashMap::new(), past: HashSet::new() }
+        Self { jobs: tree::jobs_folder(&run), run, marks: HashMap::new(), past: HashSet::new() }
     }
 
     /// The living children of the engine that have a session of their own. No process of a job can be in the engine's session, so what
@@ -75,7 +73,7 @@ impl Orphans {
 
     /// Whose logs the process has open: a daemon often writes where its job wrote.
     fn by_logs(&self, pid: Pid) -> Option<Tag> {
-        tree::open_files(pid).find_map(|file| tag_in_path(&self.jobs, &file, &self.run))
+        tree::open_files(pid).find_map(|file| tree::tag_in_path(&self.jobs, &file, &self.run))
     }
 
     /// A job is not watched any more.
@@ -99,14 +97,6 @@ impl Orphans {
         };
         orphans.iter().find(|orphan| !is_known(orphan)).map(|orphan| &orphan.process)
     }
-}
-
-/// The job that a file below `jobs` is of: `STAGE/NAME/attempt-1/stdout.log`.
-fn tag_in_path(jobs: &Path, file: &Path, run: &str) -> Option<Tag> {
-    let mut parts = file.strip_prefix(jobs).ok()?.iter().map(|part| part.to_str());
-    let (stage, name, attempt) = (parts.next()??, parts.next()??, parts.next()??);
-    let attempt = attempt.strip_prefix("attempt-")?.parse().ok()?;
-    Some(Tag { run: run.to_owned(), job: format!("{stage}/{name}"), attempt })
 }
 
 /// The processes of one job.
@@ -176,6 +166,8 @@ impl JobTree {
 
 #[cfg(test)]
 mod tests {
+    use std::path::Path;
+
     use super::*;
 
     /// Higher than any id the kernel gives: nothing is read of these.
@@ -292,7 +284,7 @@ mod tests {
 
     #[test]
     fn a_log_tells_the_job_that_it_is_of() {
-        let of = |file: &str| tag_in_path(Path::new("/run/jobs"), Path::new(file), "/run");
+        let of = |file: &str| tree::tag_in_path(Path::new("/run/jobs"), Path::new(file), "/run");
         assert_eq!(of("/run/jobs/train/a/attempt-1/stdout.log"), Some(tag("train/a")));
         assert_eq!(of("/run/jobs/train/a/attempt-1/out/model (deleted)"), Some(tag("train/a")));
         for other in [
