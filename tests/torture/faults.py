@@ -257,6 +257,11 @@ def cut_power(life: Life, fault: Fault) -> bool:
     return True
 
 
+def one_bit(at: int) -> int:
+    """The bit that is flipped there. Never the one that only makes a small letter a capital: a checksum in hex says the same in both."""
+    return 1 << (0, 1, 2, 3, 4, 6)[at % 6]
+
+
 def flip_byte(life: Life, fault: Fault) -> bool:
     """One bit of the journal is another."""
     path = life.run / "journal.jsonl"
@@ -268,7 +273,7 @@ def flip_byte(life: Life, fault: Fault) -> bool:
     if end < 1:
         return False
     at = int(fault.roll * end)
-    data[at] ^= 1 << (at % 7)
+    data[at] ^= one_bit(at)
     path.write_bytes(data)
     life.happened.doubt = True
     life.expect_refusal()
@@ -286,7 +291,7 @@ def damage_ledger(life: Life, fault: Fault) -> bool:
         if end < 1:
             continue
         at = int(fault.roll * end)
-        path.write_bytes(whole[:at] + bytes([whole[at] ^ 1 << at % 7]) + whole[at + 1 :])
+        path.write_bytes(whole[:at] + bytes([whole[at] ^ one_bit(at)]) + whole[at + 1 :])
         # A plan's other stages may go on without the map, and a map that has ended needs no ledger.
         life.must = {2} if life.story.map else {0, 2, 3}
         life.afterwards.append(partial(path.write_bytes, whole))

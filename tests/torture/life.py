@@ -133,6 +133,9 @@ class Life:
                 break
             self.watch(now, changed)
             time.sleep(0.01)
+        for _, what in self._later:
+            what()
+        self._later = []
         self.finish_beside()
         self.call.hear()
         return self.call.ended()
