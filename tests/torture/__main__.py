@@ -44,6 +44,7 @@ def main() -> int:
         campaign.run()
     except KeyboardInterrupt:
         print("interrupted", flush=True)
+        campaign.interrupted = True
         campaign.stop.set()
     finally:
         campaign.clean_up()
@@ -115,6 +116,8 @@ class Campaign:
         self.began = time.monotonic()
         self.deadline = self.began + 60 * options.minutes
         self.stop = threading.Event()
+        # Rounds under way are ended from outside and their folders removed: what they say then counts for nothing.
+        self.interrupted = False
 
     def run(self) -> None:
         """Until time is up, or the one round is done."""
@@ -134,8 +137,7 @@ class Campaign:
             try:
                 self.take(Round(self.shared, number).run())
             except Exception:
-                if self.stop.is_set():
-                    # Interrupted: its folder is removed under it.
+                if self.interrupted:
                     return
                 with self.lock:
                     self.broken.append(f"round {number}: {traceback.format_exc()}")
@@ -146,6 +148,8 @@ class Campaign:
     def take(self, outcome: Outcome) -> None:
         """Keeps what a round came to, and shows at once what did not hold."""
         with self.lock:
+            if self.interrupted:
+                return
             self.outcomes.append(outcome)
             if outcome.verdict.violations:
                 self.show(outcome)
