@@ -258,7 +258,7 @@ def cut_power(life: Life, fault: Fault) -> bool:
 
 
 def one_bit(at: int) -> int:
-    """The bit that is flipped there. Never the one that only makes a small letter a capital: a checksum in hex says the same in both."""
+    """The bit that is flipped there; never the one that makes a letter a capital, since checksums in hex have both."""
     return 1 << (0, 1, 2, 3, 4, 6)[at % 6]
 
 
