@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import proc
@@ -294,10 +295,18 @@ def damage_ledger(life: Life, fault: Fault) -> bool:
         path.write_bytes(whole[:at] + bytes([whole[at] ^ one_bit(at)]) + whole[at + 1 :])
         # A plan's other stages may go on without the map, and a map that has ended needs no ledger.
         life.must = {2} if life.story.map else {0, 2, 3}
-        life.afterwards.append(partial(path.write_bytes, whole))
+        life.afterwards.append(partial(put_back, path, whole))
         life.say(f"bit flipped at byte {at} of {path.name}")
         return True
     return False
+
+
+def put_back(path: Path, whole: bytes) -> None:
+    """Writes what a file was, durably: a power cut may follow."""
+    with open(path, "wb") as file:
+        file.write(whole)
+        file.flush()
+        os.fsync(file.fileno())
 
 
 def tear_journal(life: Life, fault: Fault) -> bool:

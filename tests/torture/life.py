@@ -6,6 +6,7 @@ Owns who is who among the processes of a run, and the deadlines.
 from __future__ import annotations
 
 import contextlib
+import signal
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
@@ -239,6 +240,9 @@ class Life:
         """A front that was signalled before it began its work may die of the signal."""
         if target == "front" and len(self.journal.seen) == self.lines_before:
             self.call.excused.add(-number)
+            if number == signal.SIGINT and self.wish:
+                # Python, which prepares the process, may still be starting.
+                self.call.excused.add(1)
 
     def later(self, seconds: float, what: Callable[[], object]) -> None:
         """Puts something off; it is done even if the call ends before."""

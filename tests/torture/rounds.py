@@ -27,7 +27,7 @@ from .verdict import Verdict
 MOST_LIVES = 10
 # Kinds under which a round belongs to another user from its beginning, and numbers that no user has.
 OTHERS = {"another user", "few processes"}
-FIRST_USER = 61000
+FIRST_USER = 100000
 
 
 @dataclass
@@ -78,7 +78,8 @@ class Round:
         self.struck: list[str] = []
         self.boot = 0
         # Whose processes can be counted: nobody else has any as this user.
-        self.user = FIRST_USER + number % 4000
+        # Several tortures may run side by side: a limit of processes counts all of a user.
+        self.user = FIRST_USER + (options.seed * 257 + number) % 20000
 
     def compose(self) -> tuple[Story, list[Fault]]:
         """The story and its faults: the first fault goes through all kinds in turn, others come by chance."""
