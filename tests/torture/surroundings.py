@@ -121,8 +121,10 @@ def failing_syncs(life: Life, fault: Fault) -> bool:
     life.happened.slowed = life.happened.refused = True
     life.control.sync_errno = errno.EIO if fault.roll < 0.5 else errno.ENOSPC
     life.control.write()
-    if len(life.journal.seen) == life.lines_before:
-        # The journal cannot be opened: nothing was started.
+    since = life.journal.seen[life.lines_before :]
+    unopened = life.story.map and not any(event.get("event") == "map_opened" for event in since)
+    if not since or unopened:
+        # Neither journal nor list of items can be opened: nothing was started but workers without items.
         life.call.excused |= {2}
     life.later(0.2 + 1.5 * fault.roll, lambda: mend(life))
     life.say(f"syncs fail with {errno.errorcode[life.control.sync_errno]}")
