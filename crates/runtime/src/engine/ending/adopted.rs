@@ -85,12 +85,12 @@ impl Roster {
         if session.is_some_and(|session| self.standbys.contains_key(&session)) {
             return Owner::Standby;
         }
-        let unmarked = match tree::mark_of(pid) {
+        let marked = match tree::mark_of(pid) {
             Mark::Of(tag) if tag.run == self.run => Ok(tag),
             Mark::Of(_) | Mark::Nobody => Err(Owner::Nobody),
             Mark::Unclear => Err(Owner::Unclear),
         };
-        let tag = match unmarked {
+        let tag = match marked {
             Ok(tag) => tag,
             Err(owner) => match tree::writer_of(pid, &self.jobs, &self.run) {
                 Some(tag) => tag,
