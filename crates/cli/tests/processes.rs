@@ -108,7 +108,7 @@ fn what_a_finished_job_leaves_behind_is_ended_and_said() {
     gpulane.assert_nothing_left();
 }
 
-/// It has neither session nor environment of its job any more, only the logs; as long as others run it could be theirs.
+/// The daemon has neither session nor environment of its job any more, only the logs; as long as others run it could be theirs.
 #[test]
 fn a_daemon_that_erased_its_environment_is_ended_with_the_job_whose_log_it_writes() {
     for environment in ["", "A=1"] {
