@@ -3,7 +3,7 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use gpulane_model::{Decode, Size};
+use gpulane_model::{DamagePolicy, Decode, Size};
 
 use crate::colour::{Wanted, convert};
 use crate::fit::{fitting, oriented};
@@ -21,6 +21,8 @@ pub struct Decoder {
     decode: Decode,
     /// What one item may cost.
     pub(crate) limits: Limits,
+    /// What becomes of damaged pictures.
+    pub(crate) damaged: DamagePolicy,
     /// libjpeg-turbo's handle.
     pub(crate) jpegs: Jpegs,
     /// Brings pixels to their size.
@@ -48,12 +50,20 @@ impl Decoder {
         Self {
             decode,
             limits,
+            damaged: DamagePolicy::Fail,
             jpegs: Jpegs::new(),
             shaper: Shaper::new(),
             raw: Vec::new(),
             pixels: Vec::new(),
             spent: Spent::default(),
         }
+    }
+
+    /// What becomes of pictures of which something had to be concealed; they fail where this was not said.
+    #[must_use]
+    pub fn with_damaged(mut self, damaged: DamagePolicy) -> Self {
+        self.damaged = damaged;
+        self
     }
 
     /// Decodes `encoded` into what `place` gives, as far as `finish` says.
@@ -116,7 +126,7 @@ impl Decoder {
         let form = stack.form();
         self.limits.claim(place, stack.sides(), stack.memory())?;
         let target = self.limits.room(place, form.bytes)?;
-        timed(&mut self.spent.decode, || guarded(|| stack.read(target))).map(|()| form)
+        timed(&mut self.spent.decode, || guarded(|| stack.read(target)))?.judged(self.damaged, form)
     }
 
     /// Anything but a JPEG: read, converted, turned and resized, leaving out what is not needed.
@@ -147,11 +157,13 @@ impl Decoder {
         }
         if size.is_none() && ready && orientation == 1 {
             let target = self.limits.room(place, form.bytes)?;
-            return timed(&mut self.spent.decode, || guarded(|| read(target))).map(|()| form);
+            return timed(&mut self.spent.decode, || guarded(|| read(target)))?.judged(self.damaged, form);
         }
         let area = sides.0 as usize * sides.1 as usize;
         let raw = stretch_to(&mut self.raw, area * layout.pixel_bytes());
-        timed(&mut self.spent.decode, || guarded(|| read(raw)))?;
+        let damage = timed(&mut self.spent.decode, || guarded(|| read(raw)))?;
+        // What fails is not worth to be converted.
+        let form = damage.judged(self.damaged, form)?;
         if size.is_none() && orientation == 1 {
             convert(raw, layout, task.wanted, self.limits.room(place, form.bytes)?);
             return Ok(form);
@@ -168,7 +180,8 @@ impl Decoder {
                 let picture =
                     Picture { pixels: Pixels::Packed(pixels), sides, wanted: task.wanted, orientation };
                 let fitting = fitting(sides, orientation, size);
-                self.shaper.resize(picture, fitting.used, (size, &fitting), &self.limits, place)
+                let shaped = self.shaper.resize(picture, fitting.used, (size, &fitting), &self.limits, place);
+                shaped.map(|shaped| Form { damaged: form.damaged, ..shaped })
             }
             None => self.limits.room(place, form.bytes).map(|target| {
                 let pixel = pixels.len() / area;

@@ -125,6 +125,8 @@ pub struct Form {
     pub ndim: u32,
     /// How many bytes were asked of the place.
     pub bytes: u64,
+    /// Something of the picture was concealed or made up, and it is used all the same.
+    pub damaged: bool,
 }
 
 impl Form {
@@ -133,12 +135,21 @@ impl Form {
         let bytes = width as u64 * height as u64 * channels as u64 * element.bytes();
         let dims = if channels == 1 { [height, width, 0, 0] } else { [height, width, channels, 0] };
         let ndim = if channels == 1 { 2 } else { 3 };
-        Self { kind: Kind::Array, element, orientation: 1, chroma: 0, dims, ndim, bytes }
+        Self { kind: Kind::Array, element, orientation: 1, chroma: 0, dims, ndim, bytes, damaged: false }
     }
 
     /// Bytes or text: a length and nothing else.
     pub(crate) const fn flat(kind: Kind, bytes: u64) -> Self {
-        Self { kind, element: Element::U8, orientation: 1, chroma: 0, dims: [0; 4], ndim: 0, bytes }
+        Self {
+            kind,
+            element: Element::U8,
+            orientation: 1,
+            chroma: 0,
+            dims: [0; 4],
+            ndim: 0,
+            bytes,
+            damaged: false,
+        }
     }
 }
 

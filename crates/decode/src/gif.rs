@@ -3,6 +3,7 @@
 use gif::{ColorOutput, DecodeOptions, MemoryLimit};
 
 use crate::colour::{Colour, Layout};
+use crate::damage::Damage;
 use crate::memory::NOTES;
 use crate::still::Still;
 use crate::{Element, Limits, Rejection};
@@ -43,7 +44,7 @@ pub(crate) fn first_frame<'a>(encoded: &'a [u8], limits: &Limits) -> Result<Stil
                 *pixel = colours[usize::from(*index)];
             }
         }
-        Ok(())
+        Ok(Damage::NONE)
     };
     let layout = Layout { colour: Colour::Rgb, element: Element::U8 };
     Ok(Still { sides, layout, orientation: 1, memory, read: Box::new(read) })

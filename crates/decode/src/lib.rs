@@ -20,6 +20,7 @@
 //! - Orientation is read from EXIF alone (JPEG, PNG, WebP) or the TIFF tag; one that stands only in XMP is not seen.
 
 mod colour;
+mod damage;
 mod decoder;
 mod exif;
 mod fit;

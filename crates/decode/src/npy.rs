@@ -66,7 +66,7 @@ fn form(header: &str) -> Result<Form, String> {
     let bytes = product.ok_or("broken .npy: an array larger than any file")?;
     #[allow(clippy::cast_possible_truncation)] // at most 4
     let ndim = ndim as u32;
-    Ok(Form { kind: Kind::Array, element, orientation: 1, chroma: 0, dims, ndim, bytes })
+    Ok(Form { kind: Kind::Array, element, orientation: 1, chroma: 0, dims, ndim, bytes, damaged: false })
 }
 
 /// The text after a key of the dict.

@@ -6,11 +6,12 @@ use image::codecs::{bmp::BmpDecoder, png::PngDecoder, webp::WebPDecoder};
 use image::{ColorType, ImageDecoder, ImageError};
 
 use crate::colour::{Colour, Layout};
+use crate::damage::Damage;
 use crate::memory::NOTES;
 use crate::{Element, Limits, Rejection, exif, webp};
 
-/// Writes an image's pixels into a slice of exactly their size.
-pub(crate) type ReadPixels<'a> = Box<dyn FnOnce(&mut [u8]) -> Result<(), Rejection> + 'a>;
+/// Writes an image's pixels into a slice of exactly their size, and says what it had to conceal.
+pub(crate) type ReadPixels<'a> = Box<dyn FnOnce(&mut [u8]) -> Result<Damage, Rejection> + 'a>;
 
 /// An image whose header is known; its pixels come when they are asked for.
 pub(crate) struct Still<'a> {
@@ -71,7 +72,9 @@ fn still<'a>(
     let sides = decoder.dimensions();
     limits.check_pixels(sides.0, sides.1)?;
     let layout = layout(decoder.color_type())?;
-    let read = move |target: &mut [u8]| decoder.read_image(target).map_err(|error| broken(name, &error));
+    let read = move |target: &mut [u8]| {
+        decoder.read_image(target).map(|()| Damage::NONE).map_err(|error| broken(name, &error))
+    };
     Ok(Still { sides, layout, orientation, memory, read: Box::new(read) })
 }
 

@@ -8,6 +8,7 @@ use tiff::decoder::Decoder;
 use tiff::tags::{SampleFormat, Tag};
 
 use crate::colour::{Colour, Layout};
+use crate::damage::Damage;
 use crate::memory::NOTES;
 use crate::still::Still;
 use crate::{Element, Form, Kind, Limits, Rejection};
@@ -45,7 +46,9 @@ pub(crate) fn first_page<'a>(encoded: &'a [u8], limits: &Limits) -> Result<Still
     let mut reader = open(encoded)?;
     let page = page(&mut reader, limits)?;
     let orientation = orientation(&mut reader);
-    let read = move |target: &mut [u8]| reader.read_image_bytes(target).map_err(|error| broken(&error));
+    let read = move |target: &mut [u8]| {
+        reader.read_image_bytes(target).map(|()| Damage::NONE).map_err(|error| broken(&error))
+    };
     let Page { sides, layout, memory, .. } = page;
     Ok(Still { sides, layout, orientation, memory, read: Box::new(read) })
 }
@@ -92,16 +95,17 @@ impl Stack<'_> {
             dims,
             ndim: 3,
             bytes,
+            damaged: false,
         }
     }
 
     /// Reads page after page into `target`, which has room for all.
-    pub(crate) fn read(&mut self, target: &mut [u8]) -> Result<(), Rejection> {
+    pub(crate) fn read(&mut self, target: &mut [u8]) -> Result<Damage, Rejection> {
         for (index, room) in target.chunks_exact_mut(self.page.bytes).enumerate() {
             self.reader.seek_to_image(index).map_err(|error| broken(&error))?;
             self.reader.read_image_bytes(room).map_err(|error| broken(&error))?;
         }
-        Ok(())
+        Ok(Damage::NONE)
     }
 }
 

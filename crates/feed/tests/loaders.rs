@@ -176,6 +176,7 @@ impl Outside for Model {
             dims,
             ndim: 1,
             bytes,
+            damaged: false,
         };
         OutsideAnswer::Loaded { form }
     }

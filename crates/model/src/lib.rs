@@ -33,7 +33,8 @@ pub use ids::{Attempt, GpuIndex, JobId, LaneId, StageId};
 pub use known::Known;
 pub use machine::{Gpu, GpuKind, MOST_PER_GPU, Machine};
 pub use map::{
-    FeederWord, Format, MAP_COMPLETE, MapLive, MapStage, NanPolicy, PACKAGE_DIR, START_SCRIPT, Tolerance,
+    DamagePolicy, FeederWord, Format, MAP_COMPLETE, MapLive, MapStage, NanPolicy, PACKAGE_DIR, START_SCRIPT,
+    Tolerance,
 };
 pub use map_state::MapState;
 pub use names::{

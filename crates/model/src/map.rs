@@ -40,6 +40,8 @@ pub struct MapStage {
     pub max_failures: Tolerance,
     /// What a result that is not a number means.
     pub nan: NanPolicy,
+    /// What becomes of pictures that are damaged.
+    pub damaged: DamagePolicy,
     /// Memory for the ring; decided by gpulane if absent.
     pub ring: Option<Bytes>,
     /// The Python that runs the model; absent: `python3`, or the one of an active environment.
@@ -81,6 +83,17 @@ pub enum NanPolicy {
     Keep,
     /// The item has failed.
     Fail,
+}
+
+/// `--damaged`: what becomes of pictures of which a part had to be concealed or made up, because their data is corrupt or missing.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum DamagePolicy {
+    /// The item has failed.
+    #[default]
+    Fail,
+    /// They are used as they were decoded, and counted.
+    Warn,
 }
 
 /// `--max-failures`: how many items may fail before the map stops.

@@ -284,7 +284,16 @@ pub(super) const fn planes_form((width, height): (u32, u32), chroma: u8, orienta
     let luma = width.next_multiple_of(across) as u64 * height.next_multiple_of(down) as u64;
     let bytes = luma + 2 * chroma_width as u64 * chroma_height as u64;
     let dims = [height, width, chroma_height, chroma_width];
-    Form { kind: Kind::Planes, element: Element::U8, orientation, chroma, dims, ndim: 0, bytes }
+    Form {
+        kind: Kind::Planes,
+        element: Element::U8,
+        orientation,
+        chroma,
+        dims,
+        ndim: 0,
+        bytes,
+        damaged: false,
+    }
 }
 
 const fn bytes_of(sides: (u32, u32), channels: u32) -> usize {

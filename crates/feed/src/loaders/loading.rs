@@ -196,7 +196,16 @@ fn put_text(text: &str, spot: &mut Spot<'_>) -> Result<Form, Unfit> {
 
 /// Bytes or text: a length and nothing else.
 const fn flat(kind: Kind, bytes: u64) -> Form {
-    Form { kind, element: Element::U8, orientation: 1, chroma: 0, dims: [0; 4], ndim: 0, bytes }
+    Form {
+        kind,
+        element: Element::U8,
+        orientation: 1,
+        chroma: 0,
+        dims: [0; 4],
+        ndim: 0,
+        bytes,
+        damaged: false,
+    }
 }
 
 /// What a panic said.

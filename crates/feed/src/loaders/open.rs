@@ -275,7 +275,16 @@ mod tests {
 
     fn array(bytes: u64) -> Form {
         let dims = [u32::try_from(bytes).unwrap(), 0, 0, 0];
-        Form { kind: Kind::Array, element: Element::U8, orientation: 1, chroma: 0, dims, ndim: 1, bytes }
+        Form {
+            kind: Kind::Array,
+            element: Element::U8,
+            orientation: 1,
+            chroma: 0,
+            dims,
+            ndim: 1,
+            bytes,
+            damaged: false,
+        }
     }
 
     fn put(open: &mut Open, number: u8, mut piece: Piece) {

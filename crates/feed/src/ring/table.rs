@@ -40,6 +40,7 @@ mod tests {
             dims: [0x0102_0304, 5, 6, 7],
             ndim: 3,
             bytes: 0x1122_3344_5566,
+            damaged: false,
         };
         let bytes = entry(9, 4096, &form, (0xFFFF_0000, 12));
         let mut right = [0; ENTRY];

@@ -367,6 +367,7 @@ fn form(kind: u8, element: u8, shape: &[u32], bytes: u64) -> Option<Form> {
         dims,
         ndim: u32::try_from(shape.len()).ok()?,
         bytes,
+        damaged: false,
     })
 }
 

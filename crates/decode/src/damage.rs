@@ -1,0 +1,47 @@
+//! What a decoder had to conceal or invent of a picture, and what becomes of the item then.
+
+use gpulane_model::DamagePolicy;
+
+use crate::{Form, Rejection};
+
+/// What is damaged of a picture that was decoded all the same: units that were concealed, or made up where data is missing. Not what does no
+/// harm to the pixels: a missing end mark, bytes behind the image data, notes that cannot be read.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub(crate) struct Damage(Option<String>);
+
+impl Damage {
+    /// Every unit of the picture came from the file.
+    pub(crate) const NONE: Self = Self(None);
+
+    /// Some did not; `what` is the item's reason where damaged pictures fail: short, for a person, begun as other reasons are.
+    #[allow(dead_code)] // decoders that conceal come next
+    pub(crate) fn of(what: impl Into<String>) -> Self {
+        Self(Some(what.into()))
+    }
+
+    /// What becomes of the item: its form, marked where it is damaged and used nevertheless.
+    pub(crate) fn judged(self, policy: DamagePolicy, form: Form) -> Result<Form, Rejection> {
+        match (self.0, policy) {
+            (None, _) => Ok(form),
+            (Some(what), DamagePolicy::Fail) => Err(Rejection::broken(what)),
+            (Some(_), DamagePolicy::Warn) => Ok(Form { damaged: true, ..form }),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::Kind;
+
+    #[test]
+    fn damage_fails_or_marks_the_item_as_asked() {
+        let form = Form::flat(Kind::Bytes, 7);
+        let damage = || Damage::of("broken JPEG: a code that does not exist");
+        assert_eq!(Damage::NONE.judged(DamagePolicy::Fail, form), Ok(form));
+        assert_eq!(Damage::NONE.judged(DamagePolicy::Warn, form), Ok(form));
+        assert_eq!(damage().judged(DamagePolicy::Warn, form), Ok(Form { damaged: true, ..form }));
+        let failed = Err(Rejection::broken("broken JPEG: a code that does not exist"));
+        assert_eq!(damage().judged(DamagePolicy::Fail, form), failed);
+    }
+}
