@@ -17,7 +17,8 @@
 //! - Plain JPEGs are decoded by ourselves, to the same planes as libjpeg-turbo's, and finished with more bits between the steps
 //!   than Pillow keeps: at most 1 apart.
 //! - A JPEG without Huffman tables has the standard's. What is made of a file never depends on what was decoded before.
-//! - Orientation is read from EXIF alone (JPEG, PNG, WebP) or the TIFF tag; one that stands only in XMP is not seen.
+//! - Orientation is looked for where Pillow looks: EXIF (also behind a PNG's pixels, or in `ImageMagick`'s text), the TIFF tag, and XMP
+//!   where these have no such tag.
 
 mod colour;
 mod damage;
@@ -28,10 +29,12 @@ mod form;
 mod gif;
 mod jpeg;
 mod memory;
+mod notes;
 mod npy;
 mod orient;
 mod plain;
 mod planes;
+mod png;
 mod shape;
 mod sniff;
 mod still;

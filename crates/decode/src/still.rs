@@ -1,14 +1,13 @@
-//! PNG, WebP and BMP by the `image` crate: what is known before the pixels are read, and how to read them.
+//! WebP and BMP by the `image` crate: what is known before the pixels are read, and how to read them.
 
 use std::io::Cursor;
 
-use image::codecs::{bmp::BmpDecoder, png::PngDecoder, webp::WebPDecoder};
+use image::codecs::{bmp::BmpDecoder, webp::WebPDecoder};
 use image::{ColorType, ImageDecoder, ImageError};
 
 use crate::colour::{Colour, Layout};
 use crate::damage::Damage;
-use crate::memory::NOTES;
-use crate::{Element, Limits, Rejection, exif, webp};
+use crate::{Element, Limits, Rejection, webp};
 
 /// Writes an image's pixels into a slice of exactly their size, and says what it had to conceal.
 pub(crate) type ReadPixels<'a> = Box<dyn FnOnce(&mut [u8]) -> Result<Damage, Rejection> + 'a>;
@@ -27,33 +26,11 @@ pub(crate) struct Still<'a> {
     pub(crate) read: ReadPixels<'a>,
 }
 
-pub(crate) fn png<'a>(encoded: &'a [u8], limits: &Limits) -> Result<Still<'a>, Rejection> {
-    let side = |at: usize| encoded.get(at..).and_then(<[u8]>::first_chunk).copied().map(u32::from_be_bytes);
-    let (Some(width), Some(height)) = (side(16), side(20)) else {
-        return Err(Rejection::broken("truncated: the PNG's data ends too early"));
-    };
-    limits.check_pixels(width, height)?;
-    // Four samples of 16 bits are the most a pixel can have.
-    let row = 8 * u64::from(width);
-    let mut allowed = image::Limits::default();
-    allowed.max_alloc = Some(NOTES + row);
-    let mut decoder =
-        PngDecoder::with_limits(Cursor::new(encoded), allowed).map_err(|error| broken("PNG", &error))?;
-    // Rows before and after their filter, in a buffer that doubles; how many, is decided by the `png` crate.
-    let pixel = u64::from(decoder.color_type().bytes_per_pixel());
-    let rows = (pixel * u64::from(width) + 1) * u64::from(height.min(8));
-    let memory = 2 * rows + 2 * row + (1 << 20);
-    // A picture whose notes are damaged is still a picture.
-    let orientation = decoder.exif_metadata().ok().flatten().map_or(1, |block| exif::orientation(&block));
-    still(decoder, "PNG", limits, (memory, orientation))
-}
-
 pub(crate) fn webp<'a>(encoded: &'a [u8], limits: &Limits) -> Result<Still<'a>, Rejection> {
     let outline = webp::outline(encoded).map_err(Rejection::broken)?;
     limits.check_pixels(outline.sides.0, outline.sides.1)?;
     let decoder = WebPDecoder::new(Cursor::new(encoded)).map_err(|error| broken("WebP", &error))?;
-    let orientation = outline.exif.map_or(1, exif::orientation);
-    still(decoder, "WebP", limits, (outline.memory, orientation))
+    still(decoder, "WebP", limits, (outline.memory, outline.orientation))
 }
 
 pub(crate) fn bmp<'a>(encoded: &'a [u8], limits: &Limits) -> Result<Still<'a>, Rejection> {
@@ -63,7 +40,7 @@ pub(crate) fn bmp<'a>(encoded: &'a [u8], limits: &Limits) -> Result<Still<'a>, R
 }
 
 /// What a decoder that knows its sides will give. `memory` is what it takes for that, beside the pixels.
-fn still<'a>(
+pub(crate) fn still<'a>(
     decoder: impl ImageDecoder + 'a,
     name: &'static str,
     limits: &Limits,
@@ -101,7 +78,7 @@ pub(crate) fn not_eight_bits(layout: Layout) -> String {
     )
 }
 
-fn broken(name: &str, error: &ImageError) -> Rejection {
+pub(crate) fn broken(name: &str, error: &ImageError) -> Rejection {
     let said = error.to_string();
     let cut =
         matches!(error, ImageError::IoError(error) if error.kind() == std::io::ErrorKind::UnexpectedEof);

@@ -11,10 +11,13 @@ use crate::colour::{Colour, Layout};
 use crate::damage::Damage;
 use crate::memory::NOTES;
 use crate::still::Still;
-use crate::{Element, Form, Kind, Limits, Rejection};
+use crate::{Element, Form, Kind, Limits, Rejection, notes};
 
 /// Bytes that the `tiff` crate keeps for each strip: where it begins, how long it is, and both once more while they are read.
 const STRIP: u64 = 64;
+
+/// The tag that holds XMP.
+const XMP: Tag = Tag::Unknown(700);
 
 type Reader<'a> = Decoder<Cursor<&'a [u8]>>;
 
@@ -181,8 +184,18 @@ fn unknown(kind: ColorType, format: SampleFormat) -> Rejection {
 }
 
 fn orientation(reader: &mut Reader<'_>) -> u8 {
-    let tag = reader.find_tag_unsigned::<u8>(Tag::Orientation).ok().flatten();
-    tag.filter(|value| (1..=8).contains(value)).unwrap_or(1)
+    match reader.find_tag(Tag::Orientation).ok().flatten() {
+        Some(tag) => {
+            let value = tag
+                .clone()
+                .into_u64()
+                .ok()
+                .or_else(|| tag.into_i64().ok().and_then(|value| value.try_into().ok()));
+            value.and_then(|value| u8::try_from(value).ok()).filter(|value| (1..=8).contains(value))
+        }
+        None => reader.get_tag_u8_vec(XMP).ok().and_then(|xmp| notes::in_xmp(&xmp)),
+    }
+    .unwrap_or(1)
 }
 
 fn broken(error: &TiffError) -> Rejection {

@@ -1,54 +1,57 @@
-//! A WebP's chunks, as far as they must be known before it is decoded: its sides, how it is coded, its EXIF block. Reads hostile
+//! A WebP's chunks, as far as they must be known before it is decoded: its sides, how it is coded, how it is to be turned. Reads hostile
 //! bytes: every access is checked.
 
 use crate::memory::area;
+use crate::notes::Notes;
 
 /// Every decoder says this of a file that ends before its sides are told.
 const CUT: &str = "truncated: the WebP's data ends too early";
 
 /// What stands in the chunks.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Outline<'a> {
+pub(crate) struct Outline {
     /// Width and height of the whole.
     pub(crate) sides: (u32, u32),
     /// Bytes that decoding takes beside the pixels it writes.
     pub(crate) memory: u64,
-    /// Notes, if there are any.
-    pub(crate) exif: Option<&'a [u8]>,
+    /// How it is to be turned.
+    pub(crate) orientation: u8,
 }
 
 /// A chunk: its name and what stands in it, as far as the file goes.
 type Chunk<'a> = ([u8; 4], &'a [u8]);
 
 /// Reads the chunks. Of an animation, only the first frame counts.
-pub(crate) fn outline(encoded: &[u8]) -> Result<Outline<'_>, &'static str> {
+pub(crate) fn outline(encoded: &[u8]) -> Result<Outline, &'static str> {
     let mut chunks = Chunks { rest: encoded.get(12..).ok_or(CUT)? };
     let (name, body) = chunks.next().ok_or(CUT)?;
     let length = encoded.len() as u64;
     match &name {
         b"VP8 " => {
             let sides = lossy_sides(body).ok_or(CUT)?;
-            Ok(Outline { sides, memory: lossy(sides, false) + copies(length), exif: None })
+            Ok(Outline { sides, memory: lossy(sides, false) + copies(length), orientation: 1 })
         }
         b"VP8L" => {
             let bits = u32::from_le_bytes(*body.get(1..).and_then(<[u8]>::first_chunk).ok_or(CUT)?);
             let sides = (1 + (bits & 0x3fff), 1 + (bits >> 14 & 0x3fff));
-            Ok(Outline { sides, memory: lossless(sides, bits >> 28 & 1 == 1), exif: None })
+            Ok(Outline { sides, memory: lossless(sides, bits >> 28 & 1 == 1), orientation: 1 })
         }
         b"VP8X" => extended(body, chunks, length),
         _ => Err("broken WebP: it does not begin with an image"),
     }
 }
 
-fn extended<'a>(body: &[u8], chunks: Chunks<'a>, length: u64) -> Result<Outline<'a>, &'static str> {
+fn extended(body: &[u8], chunks: Chunks<'_>, length: u64) -> Result<Outline, &'static str> {
     let &[flags, _, _, _, w0, w1, w2, h0, h1, h2] = body.first_chunk().ok_or(CUT)?;
     let side = |low, middle, high| 1 + u32::from_le_bytes([low, middle, high, 0]);
     let sides = (side(w0, w1, w2), side(h0, h1, h2));
     let (alpha, moving) = (flags & 0x10 != 0, flags & 0x02 != 0);
-    let (mut exif, mut is_lossy, mut frames) = (None, false, 0);
+    let (mut notes, mut is_lossy, mut frames) = (Notes::default(), false, 0);
     for (name, body) in chunks {
         match &name {
-            b"EXIF" if exif.is_none() => exif = Some(body),
+            // Only what the flags announce is there for other decoders.
+            b"EXIF" if flags & 0x08 != 0 && notes.exif.is_none() => notes.exif = Some(body.into()),
+            b"XMP " if flags & 0x04 != 0 && notes.xmp.is_none() => notes.xmp = Some(body.into()),
             b"VP8 " => {
                 is_lossy = true;
                 fits(body, sides)?;
@@ -71,7 +74,7 @@ fn extended<'a>(body: &[u8], chunks: Chunks<'a>, length: u64) -> Result<Outline<
     } else {
         lossless(sides, alpha)
     };
-    Ok(Outline { sides, memory: memory + copies(length), exif })
+    Ok(Outline { sides, memory: memory + copies(length), orientation: notes.orientation() })
 }
 
 /// A frame that claims to be larger than the image would be decoded before anybody compares.
@@ -160,12 +163,9 @@ mod tests {
             canvas(8),
             chunk(b"XYZ ", b"odd"),
             chunk(b"VP8 ", &lossy_data(300, 200)),
-            chunk(b"EXIF", b"II*"),
+            chunk(b"EXIF", b"MM\0\x2a\0\0\0\x08\0\x01\x01\x12\0\x03\0\0\0\x01\0\x05\0\0"),
         ]);
-        assert_eq!(
-            outline(&notes).map(|seen| (seen.sides, seen.exif)),
-            Ok(((300, 200), Some(b"II*".as_slice())))
-        );
+        assert_eq!(outline(&notes).map(|seen| (seen.sides, seen.orientation)), Ok(((300, 200), 5)));
     }
 
     #[test]

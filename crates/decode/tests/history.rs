@@ -6,7 +6,7 @@
 mod corpus;
 mod place;
 
-use corpus::{Named, arrays, broken_copies, jpegs, stored};
+use corpus::{Named, arrays, broken_copies, jpegs, stills, stored};
 use gpulane_decode::{Decoder, Finish, Form, Limits, Rejection};
 use place::Room;
 
@@ -133,6 +133,7 @@ fn files_good_and_damaged_in_any_order_are_decoded_as_if_alone() {
     let mut files = stored();
     files.extend(broken_copies(&files));
     files.extend(jpegs());
+    files.extend(stills());
     for form in FORMS {
         assert_sequences(&files, form);
     }

@@ -1,6 +1,6 @@
 //! A JPEG's markers, as far as they must be known before it is decoded. Reads hostile bytes: every access is checked.
 
-use crate::exif;
+use crate::notes::Notes;
 
 const SOI: u8 = 0xd8;
 const EOI: u8 = 0xd9;
@@ -22,7 +22,7 @@ pub(crate) struct Header {
     pub(crate) width: u32,
     /// Pixels down, before orientation.
     pub(crate) height: u32,
-    /// From EXIF; 1 if there is none.
+    /// From EXIF or XMP; 1 if neither says it.
     pub(crate) orientation: u8,
     /// Baseline, 8 bits, in one scan, with all tables it needs: what every decoder can do, also those in hardware.
     pub(crate) baseline: bool,
@@ -93,7 +93,7 @@ impl<'a> Segments<'a> {
 /// Reads the markers up to the image data.
 pub(crate) fn read(encoded: &[u8]) -> Result<Header, &'static str> {
     let mut segments = Segments::of(encoded);
-    let mut orientation = None;
+    let mut notes = Notes::default();
     let mut frame = None;
     let mut tables = Tables::default();
     loop {
@@ -101,9 +101,7 @@ pub(crate) fn read(encoded: &[u8]) -> Result<Header, &'static str> {
         match marker {
             DQT => tables.see_quantisation(body),
             DHT => tables.see_codes(body),
-            APP1 if orientation.is_none() && body.starts_with(b"Exif\0\0") => {
-                orientation = Some(exif::orientation(body));
-            }
+            APP1 => notes.see_app1(body),
             0xc0..=0xcf if !matches!(marker, 0xc4 | 0xc8 | 0xcc) => {
                 let &[depth, h1, h0, w1, w0, components] =
                     body.first_chunk().ok_or("broken JPEG: a short frame header")?;
@@ -118,7 +116,7 @@ pub(crate) fn read(encoded: &[u8]) -> Result<Header, &'static str> {
                 let whole = body.first() == Some(&components) && !progressive;
                 let baseline = whole && baseline && tables.are_all_for(described, body);
                 let coefficients = if whole { 0 } else { coefficients((width, height), described) };
-                let orientation = orientation.unwrap_or(1);
+                let orientation = notes.orientation();
                 return Ok(Header { width, height, orientation, baseline, coefficients });
             }
             _ => {}

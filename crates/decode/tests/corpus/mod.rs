@@ -144,3 +144,23 @@ pub(crate) fn arrays() -> Vec<Named> {
         .map(|(shape, data)| (format!("array {shape} of {data} bytes"), array(shape, data)))
         .collect()
 }
+
+/// The cases of stills/make.py.
+pub(crate) fn still_cases() -> Vec<serde_json::Value> {
+    let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/stills/cases.jsonl");
+    let text = std::fs::read_to_string(path).expect("cases.jsonl");
+    text.lines().map(|line| serde_json::from_str(line).expect("a case")).collect()
+}
+
+/// Bytes that stand in a case in hexadecimal.
+pub(crate) fn bytes_of(value: &serde_json::Value) -> Vec<u8> {
+    let digits = value.as_str().expect("hexadecimal").as_bytes();
+    let digit = |byte: u8| u8::try_from(char::from(byte).to_digit(16).expect("a digit")).expect("small");
+    digits.as_chunks::<2>().0.iter().map(|[high, low]| digit(*high) << 4 | digit(*low)).collect()
+}
+
+/// The files of these cases.
+pub(crate) fn stills() -> Vec<Named> {
+    let name = |case: &serde_json::Value| case["name"].as_str().expect("a name").to_owned();
+    still_cases().iter().map(|case| (name(case), bytes_of(&case["file"]))).collect()
+}

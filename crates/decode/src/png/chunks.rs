@@ -1,0 +1,113 @@
+//! The chunks of a PNG that say how it is to be turned, wherever they stand. Reads hostile bytes: every access is checked.
+
+use std::borrow::Cow;
+
+use crate::notes::Notes;
+
+/// A PNG's chunks begin here.
+pub(super) const SIGNATURE: usize = 8;
+
+/// What a text may grow to; longer ones are no notes.
+const LONGEST_TEXT: usize = 1 << 20;
+
+/// A chunk of a PNG.
+pub(super) struct Chunk<'a> {
+    /// What it is.
+    pub(super) name: [u8; 4],
+    /// What stands in it.
+    pub(super) body: &'a [u8],
+}
+
+/// Chunks one after the other, until the file or one of them ends too early.
+pub(super) struct Chunks<'a> {
+    rest: &'a [u8],
+}
+
+impl<'a> Chunks<'a> {
+    pub(super) fn of(encoded: &'a [u8]) -> Self {
+        Self { rest: encoded.get(SIGNATURE..).unwrap_or_default() }
+    }
+}
+
+impl<'a> Iterator for Chunks<'a> {
+    type Item = Chunk<'a>;
+
+    fn next(&mut self) -> Option<Chunk<'a>> {
+        let (length, rest) = self.rest.split_first_chunk::<4>()?;
+        let (name, rest) = rest.split_first_chunk::<4>()?;
+        let (body, rest) = rest.split_at_checked(u32::from_be_bytes(*length) as usize)?;
+        // A checksum follows.
+        self.rest = rest.get(4..).unwrap_or_default();
+        Some(Chunk { name: *name, body })
+    }
+}
+
+/// The notes of a PNG: its own chunk for EXIF, or what `ImageMagick` puts into a text; and XMP. Of several the last one counts. What
+/// stands behind the next frame of an animation does not.
+pub(super) fn notes(encoded: &[u8]) -> Notes<'_> {
+    let (mut found, mut profile, mut seen_data, mut moving) = (Notes::default(), None, false, false);
+    for Chunk { name, body } in Chunks::of(encoded) {
+        match &name {
+            b"eXIf" => found.exif = Some(Cow::Borrowed(body)),
+            b"tEXt" | b"zTXt" | b"iTXt" => match text(name, body) {
+                Some((b"exif", Cow::Borrowed(block))) if &name == b"tEXt" => {
+                    found.exif = Some(Cow::Borrowed(block));
+                }
+                Some((b"Raw profile type exif", text)) => profile = Some(text),
+                Some((b"XML:com.adobe.xmp", text)) => found.xmp = Some(text),
+                _ => {}
+            },
+            b"acTL" => moving = true,
+            b"IDAT" => seen_data = true,
+            b"fcTL" if seen_data && moving => break,
+            b"IEND" => break,
+            _ => {}
+        }
+    }
+    if found.exif.is_none() {
+        found.exif = profile.and_then(|text| raw_profile(&text)).map(Cow::Owned);
+    }
+    found
+}
+
+/// Keyword and text of those chunks that can be notes.
+fn text(name: [u8; 4], body: &[u8]) -> Option<(&[u8], Cow<'_, [u8]>)> {
+    let (keyword, rest) = split(body)?;
+    if !matches!(keyword, b"exif" | b"Raw profile type exif" | b"XML:com.adobe.xmp") {
+        return None;
+    }
+    let (packed, text) = match &name {
+        b"tEXt" => (false, rest),
+        b"zTXt" => (true, rest.strip_prefix(&[0])?),
+        _ => {
+            let (&[packed, method], rest) = rest.split_first_chunk::<2>()?;
+            let (_, text) = split(split(rest)?.1)?;
+            if packed != 0 && method != 0 {
+                return None;
+            }
+            (packed != 0, text)
+        }
+    };
+    let text = if packed {
+        Cow::Owned(fdeflate::decompress_to_vec_bounded(text, LONGEST_TEXT).ok()?)
+    } else {
+        Cow::Borrowed(text)
+    };
+    Some((keyword, text))
+}
+
+/// What stands before the first zero, and behind it.
+fn split(bytes: &[u8]) -> Option<(&[u8], &[u8])> {
+    let at = memchr::memchr(0, bytes)?;
+    Some((&bytes[..at], &bytes[at + 1..]))
+}
+
+/// What `ImageMagick` writes: an empty line, the name, the length, and bytes in hexadecimal.
+fn raw_profile(text: &[u8]) -> Option<Vec<u8>> {
+    let digits =
+        text.split(|byte| *byte == b'\n').skip(3).flatten().filter(|byte| !byte.is_ascii_whitespace());
+    let values: Option<Vec<u8>> = digits
+        .map(|digit| char::from(*digit).to_digit(16).and_then(|value| u8::try_from(value).ok()))
+        .collect();
+    values.map(|values| values.as_chunks::<2>().0.iter().map(|[high, low]| high << 4 | low).collect())
+}

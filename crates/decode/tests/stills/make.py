@@ -1,0 +1,187 @@
+"""Makes `cases.jsonl`: small PNG, WebP, GIF, BMP, JPEG and TIFF files with everything these formats allow, and what Pillow makes of each.
+
+    python make.py      # needs Pillow (13.0 made what is stored) and numpy
+
+A line is {name, decode, file, …} with the file in hexadecimal, and `pixels` (zlib, hexadecimal), `shape`, `mean` and `max` (how far
+ours may be from them); or `refused`, words of the reason. What Pillow refuses must be refused here by hand, with those words.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import struct
+import warnings
+import zlib
+from pathlib import Path
+
+import numpy as np
+from PIL import Image, ImageOps
+
+HERE = Path(__file__).resolve().parent
+EXACT = (0.0, 0)
+
+
+def picture(width: int, height: int, seed: int = 1) -> Image.Image:
+    """Slopes, edges and some noise; no two corners alike."""
+    random = np.random.default_rng(seed)
+    y, x = np.mgrid[0:height, 0:width].astype(np.float64)
+    pixels = np.stack([255 * x / width, 255 * y / height, 128 + 100 * np.sin(x + 2 * y)], axis=-1)
+    pixels[: height // 3, : width // 2] = (240, 200, 30)
+    return Image.fromarray(np.clip(pixels + random.normal(0, 6, pixels.shape), 0, 255).astype(np.uint8), "RGB")
+
+
+def saved(image: Image.Image, kind: str, **options) -> bytes:
+    buffer = io.BytesIO()
+    image.save(buffer, kind, **options)
+    return buffer.getvalue()
+
+
+class Cases:
+    def __init__(self) -> None:
+        self.lines: list[dict] = []
+
+    def add(self, name: str, encoded: bytes, decode: str = "rgb", allowed: tuple[float, int] = EXACT) -> None:
+        """A file that both decode, to the same pixels."""
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            image = ImageOps.exif_transpose(Image.open(io.BytesIO(encoded)))
+        if image.mode.startswith("I"):
+            # 16 bits are shifted, where Pillow would clip.
+            image = Image.fromarray((np.asarray(image).astype(np.uint32) >> 8).astype(np.uint8), "L")
+        pixels = np.asarray(image.convert({"rgb": "RGB", "gray": "L"}[decode]))
+        packed = zlib.compress(pixels.tobytes(), 9).hex()
+        line = {"name": name, "decode": decode, "file": encoded.hex(), "pixels": packed, "shape": list(pixels.shape)}
+        self.lines.append({**line, "mean": allowed[0], "max": allowed[1]})
+
+    def refuse(self, name: str, encoded: bytes, words: str) -> None:
+        """A file that neither decodes."""
+        try:
+            Image.open(io.BytesIO(encoded)).load()
+        except (OSError, SyntaxError, ValueError, struct.error, IndexError):
+            self.lines.append({"name": name, "decode": "rgb", "file": encoded.hex(), "refused": words})
+        else:
+            raise SystemExit(f"{name}: Pillow decodes it")
+
+
+# Orientation ---------------------------------------------------------------------------------------------------
+
+TYPES = {
+    "BYTE": (1, "<B"), "SHORT": (3, "<H"), "LONG": (4, "<L"), "SBYTE": (6, "<b"), "SSHORT": (8, "<h"), "SLONG": (9, "<l"),
+    "FLOAT": (11, "<f"), "IFD": (13, "<L"), "RATIONAL": (5, "<LL"), "DOUBLE": (12, "<d"), "UNDEFINED": (7, "<B"),
+}  # fmt: skip
+
+
+def tagged(kind: str, value: int, count: int = 1) -> bytes:
+    """A TIFF header and a directory with one tag, of that type."""
+    code, form = TYPES[kind]
+    data = struct.pack(form, value, 1) if kind == "RATIONAL" else struct.pack(form, value)
+    data *= count
+    field = data.ljust(4, b"\0") if len(data) <= 4 else struct.pack("<L", 26)
+    return b"II*\0\x08\0\0\0\x01\0" + struct.pack("<HHL", 0x112, code, count) + field + bytes(4) + (data if len(data) > 4 else b"")
+
+
+def xmp(value: int, element: bool = False) -> bytes:
+    inner = f"><tiff:Orientation>{value}</tiff:Orientation>" if element else f' tiff:Orientation="{value}">'
+    return (
+        '<?xpacket begin="" id="W5M0MpCehiHzreSzNTczkc9d"?><x:xmpmeta xmlns:x="adobe:ns:meta/"><rdf:RDF '
+        'xmlns:rdf="http://www.w3.org/1999/02/22-rdf-syntax-ns#"><rdf:Description xmlns:tiff="http://ns.adobe.com/tiff/1.0/"'
+        f"{inner}</rdf:Description></rdf:RDF></x:xmpmeta><?xpacket end='w'?>"
+    ).encode()
+
+
+def chunk(name: bytes, body: bytes) -> bytes:
+    return struct.pack(">I", len(body)) + name + body + struct.pack(">I", zlib.crc32(name + body))
+
+
+def pieces(png: bytes) -> tuple[bytes, bytes, bytes]:
+    """What stands before the pixels, the pixels, and the end."""
+    first, end = png.index(b"IDAT") - 4, png.index(b"IEND") - 4
+    return png[:first], png[first:end], png[end:]
+
+
+def raw_profile(name: str, block: bytes) -> bytes:
+    text = block.hex()
+    lines = "\n".join(text[at : at + 72] for at in range(0, len(text), 72))
+    return f"\n{name}\n{len(block):8}\n{lines}\n".encode()
+
+
+def turned_pngs(cases: Cases, image: Image.Image) -> None:
+    before, pixels, end = pieces(saved(image, "PNG"))
+    exif, marked = tagged("SHORT", 6), b"Exif\0\0" + tagged("SHORT", 6)
+    text, packed = b"XML:com.adobe.xmp\0", zlib.compress
+    itxt = text + b"\0\0\0\0"
+    profile = b"Raw profile type exif\0"
+    notes = {
+        "eXIf": chunk(b"eXIf", exif),
+        "eXIf with its mark": chunk(b"eXIf", marked),
+        "eXIf twice": chunk(b"eXIf", tagged("SHORT", 3)) + chunk(b"eXIf", exif),
+        "iTXt XMP attribute": chunk(b"iTXt", itxt + xmp(6)),
+        "iTXt XMP element": chunk(b"iTXt", itxt + xmp(8, True)),
+        "iTXt XMP packed": chunk(b"iTXt", text + b"\1\0\0\0" + packed(xmp(5))),
+        "tEXt XMP": chunk(b"tEXt", text + xmp(7)),
+        "zTXt XMP": chunk(b"zTXt", text + b"\0" + packed(xmp(2))),
+        "zTXt raw profile": chunk(b"zTXt", profile + b"\0" + packed(raw_profile("exif", marked))),
+        "tEXt raw profile": chunk(b"tEXt", profile + raw_profile("exif", marked)),
+        "tEXt exif": chunk(b"tEXt", b"exif\0" + exif),
+        "eXIf and XMP": chunk(b"eXIf", exif) + chunk(b"iTXt", itxt + xmp(3)),
+        "eXIf and raw profile": chunk(b"eXIf", exif) + chunk(b"tEXt", profile + raw_profile("exif", b"Exif\0\0" + tagged("SHORT", 3))),
+        "eXIf without the tag and XMP": chunk(b"eXIf", b"II*\0\x08\0\0\0\0\0\0\0\0\0") + chunk(b"iTXt", itxt + xmp(3)),
+        "eXIf of 0 and XMP": chunk(b"eXIf", tagged("SHORT", 0)) + chunk(b"iTXt", itxt + xmp(3)),
+    }
+    for name, note in notes.items():
+        cases.add(f"turned png {name}", before + note + pixels + end)
+        cases.add(f"turned png {name} behind the pixels", before + pixels + note + end)
+    cases.add("turned png eXIf on both sides", before + chunk(b"eXIf", tagged("SHORT", 3)) + pixels + chunk(b"eXIf", exif) + end)
+    cases.add("turned png eXIf behind the end", before + pixels + end + chunk(b"eXIf", exif))
+
+
+def turned(cases: Cases) -> None:
+    image = picture(7, 4)
+    turned_pngs(cases, image)
+    for kind in TYPES:
+        for count in (1, 2):
+            before, pixels, end = pieces(saved(image, "PNG"))
+            cases.add(f"turned png eXIf {count} {kind}", before + chunk(b"eXIf", tagged(kind, 6, count)) + pixels + end)
+    plain = saved(image, "JPEG", quality=95, subsampling=0)
+    app1 = lambda body: b"\xff\xe1" + struct.pack(">H", len(body) + 2) + body
+    packet = lambda value, element=False: app1(b"http://ns.adobe.com/xap/1.0/\0" + xmp(value, element))
+    exif = b"Exif\0\0" + tagged("SLONG", 6)
+    for name, segments in {
+        "SLONG": app1(exif),
+        "XMP attribute": packet(8),
+        "XMP element": packet(5, True),
+        "XMP twice": packet(8) + packet(3),
+        "XMP before EXIF": packet(8) + app1(exif),
+        "EXIF of 0 and XMP": app1(b"Exif\0\0" + tagged("SHORT", 0)) + packet(8),
+        "EXIF without the tag and XMP": app1(b"Exif\0\0II*\0\x08\0\0\0\0\0\0\0\0\0") + packet(8),
+        "EXIF in two segments": app1(exif[:20]) + app1(b"Exif\0\0" + exif[20:]),
+    }.items():
+        cases.add(f"turned jpeg {name}", plain[:2] + segments + plain[2:], allowed=(0.4, 2))
+    for name, options in {
+        "EXIF SLONG": {"exif": tagged("SLONG", 6)},
+        "EXIF with its mark": {"exif": b"Exif\0\0" + tagged("SHORT", 6)},
+        "XMP attribute": {"xmp": xmp(8)},
+        "XMP element": {"xmp": xmp(7, True)},
+        "EXIF and XMP": {"exif": tagged("SHORT", 6), "xmp": xmp(8)},
+    }.items():
+        whole = saved(image, "WEBP", lossless=True, **options)
+        cases.add(f"turned webp {name}", whole)
+        unsaid = bytearray(whole)
+        unsaid[20] &= ~0x0C
+        cases.add(f"turned webp {name}, not announced", bytes(unsaid))
+    cases.add("turned tiff XMP", saved(image, "TIFF", tiffinfo={700: xmp(6)}))
+    cases.add("turned tiff XMP and the tag", saved(image, "TIFF", tiffinfo={700: xmp(6), 274: 8}))
+
+
+def main() -> None:
+    cases = Cases()
+    turned(cases)
+    with (HERE / "cases.jsonl").open("w", encoding="utf-8") as file:
+        for line in cases.lines:
+            file.write(json.dumps(line) + "\n")
+    print(f"{len(cases.lines)} cases")
+
+
+if __name__ == "__main__":
+    main()
