@@ -24,6 +24,12 @@ def composed(seed: int, number: int) -> tuple[str, list[faults.Fault]]:
     return one.story.tell(), one.faults
 
 
+def sealed(events: list[journal.Event]) -> list[bytes]:
+    """The lines of a journal with these events."""
+    bodies = [json.dumps({"seq": seq, **event}).encode()[:-1] for seq, event in enumerate(events, 1)]
+    return [body + f',"crc":"{zlib.crc32(body):08x}"}}\n'.encode() for body in bodies]
+
+
 class Seeds(unittest.TestCase):
     def test_a_seed_gives_the_same_stories_and_faults(self) -> None:
         for number in range(60):
@@ -65,11 +71,7 @@ class Judging(unittest.TestCase):
             file.write(json.dumps({"at": at, "attempt": 1, **more}) + "\n")
 
     def violations(self) -> list[str]:
-        lines = b""
-        for seq, event in enumerate(self.events, 1):
-            body = json.dumps({"seq": seq, **event}).encode()[:-1]
-            lines += body + f',"crc":"{zlib.crc32(body):08x}"}}\n'.encode()
-        (self.run_dir / "journal.jsonl").write_bytes(lines)
+        (self.run_dir / "journal.jsonl").write_bytes(b"".join(sealed(self.events)))
         job = JobStory("s/n=1", "s", {})
         story = Story("none", stages=[StageStory("s", {"retries": 1}, [job])])
         verdict = Judge(story, Happened(), self.run_dir, self.notes).judge()
@@ -99,6 +101,20 @@ class Judging(unittest.TestCase):
         path = self.run_dir / "journal.jsonl"
         path.write_bytes(path.read_bytes().replace(b"n=1", b"n=2", 1))
         self.assertNotEqual(journal.read(path).faults, [])
+
+
+class Following(unittest.TestCase):
+    def test_what_is_left_of_a_journal_that_was_cut_is_not_new(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            path = Path(folder) / "journal.jsonl"
+            lines = sealed([{"event": name} for name in ("run_started", "job_started", "job_failed", "run_resumed")])
+            follower = journal.Follower(path)
+            path.write_bytes(b"".join(lines[:3]))
+            self.assertEqual(len(follower.poll()), 3)
+            path.write_bytes(lines[0] + lines[1][:20])
+            self.assertEqual(follower.poll(), [])
+            path.write_bytes(lines[0] + lines[3])
+            self.assertEqual([event["event"] for event in follower.poll()], ["run_resumed"])
 
 
 if __name__ == "__main__":

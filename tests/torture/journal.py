@@ -64,25 +64,34 @@ def read(path: Path) -> Reading:
 
 @dataclass
 class Follower:
-    """Reads what is appended to a journal, as far as lines are whole."""
+    """Reads what is appended to a journal, as far as lines are whole. What is left of one that was cut short is not new."""
 
     path: Path
     at: int = 0
     seen: list[Event] = field(default_factory=list)
+    # The whole lines that are in the file, up to `at`.
+    held: list[bytes] = field(default_factory=list)
 
     def poll(self) -> list[Event]:
         """What is new since the last call."""
         try:
             with open(self.path, "rb") as file:
                 file.seek(0, 2)
-                if file.tell() < self.at:
-                    self.at = 0
-                file.seek(self.at)
+                shorter = file.tell() < self.at
+                file.seek(0 if shorter else self.at)
                 text = file.read()
         except OSError:
             return []
         whole = text.rfind(b"\n") + 1
-        self.at += whole
-        fresh = [event for event in map(parse, text[:whole].split(b"\n")) if event is not None]
+        lines = text[:whole].split(b"\n")[:-1]
+        if shorter:
+            same = 0
+            while same < min(len(lines), len(self.held)) and lines[same] == self.held[same]:
+                same += 1
+            self.at, self.held, lines = whole, lines, lines[same:]
+        else:
+            self.at += whole
+            self.held += lines
+        fresh = [event for event in map(parse, lines) if event is not None]
         self.seen += fresh
         return fresh
