@@ -15,6 +15,7 @@ use crate::list::{Archive, Cursor, ItemList, Origin};
 use crate::problem::Stop;
 use crate::record::Found;
 use crate::stamp::Stamp;
+use crate::walk::Walked;
 use crate::{Wanted, escape};
 
 /// What is different from when the list was frozen, a sentence each; empty: nothing.
@@ -135,9 +136,11 @@ impl Compared {
 impl Taker for Compared {
     fn item(&mut self, found: Found<'_>) -> io::Result<()> {
         let is = match found {
-            Found::File(name) | Found::Member { name, .. } | Found::BadMember { name, .. } => {
-                escape::shown(name)
-            }
+            Found::File(name)
+            | Found::Member { name, .. }
+            | Found::BadMember { name, .. }
+            | Found::BrokenShard { name, .. }
+            | Found::Unlisted { name, .. } => escape::shown(name),
             Found::Value(text) => text.to_owned(),
             Found::Bad { name, .. } => name.to_owned(),
         };
@@ -165,7 +168,10 @@ fn unchanged(origin: &Origin, wanted: &Wanted, source: &Source) -> bool {
     };
     let looked = match source {
         Source::List(list) => look(list.as_bytes()),
-        Source::Tables(tables, _) => each_path(tables, wanted, &mut look),
+        Source::Tables(tables, _) => each_path(tables, wanted, &mut |walked| match walked {
+            Walked::File(name) => look(name),
+            Walked::Unlisted { .. } => Err(Stop::Taker(io::ErrorKind::PermissionDenied.into())),
+        }),
         Source::Paths(_) => return false,
     };
     looked.is_ok() && stamps == origin.files

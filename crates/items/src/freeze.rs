@@ -12,6 +12,7 @@ use gpulane_model::Decode;
 
 use crate::gather::{Taker, gather};
 use crate::input::{matches_nothing, nothing_given, problem, resolve};
+use crate::lacking::Lacking;
 use crate::list::{
     Archive, BLOCK, Entry, HEADER, INDEX, ItemList, LIST, META, Meta, Origin, Sealed, VERSION, write_index,
 };
@@ -143,6 +144,8 @@ struct Freezer<'a> {
     digest: crc32fast::Hasher,
     origins: Vec<Origin>,
     archives: Vec<Archive>,
+    /// What could not be listed, and what else cannot be an item.
+    lacking: Lacking,
     /// Of the members of the last archive.
     archive_digest: crc32fast::Hasher,
     /// The line under way, reused.
@@ -171,6 +174,7 @@ impl<'a> Freezer<'a> {
             digest: crc32fast::Hasher::new(),
             origins: Vec::new(),
             archives: Vec::new(),
+            lacking: Lacking::default(),
             archive_digest: crc32fast::Hasher::new(),
             line: Vec::new(),
             progress,
@@ -201,7 +205,12 @@ impl<'a> Freezer<'a> {
 
     /// Whether an earlier input named this too. Texts may well be equal; they are never the same item.
     fn is_repeated(&mut self, found: &Found) -> bool {
-        let (Found::File(name) | Found::Member { name, .. } | Found::BadMember { name, .. }) = found else {
+        let (Found::File(name)
+        | Found::Member { name, .. }
+        | Found::BadMember { name, .. }
+        | Found::BrokenShard { name, .. }
+        | Found::Unlisted { name, .. }) = found
+        else {
             return false;
         };
         if self.earlier.is_empty() && self.to_come == 0 {
@@ -209,7 +218,7 @@ impl<'a> Freezer<'a> {
         }
         let mut hasher = DefaultHasher::new();
         hasher.write(self.shortened(name));
-        if let Found::BadMember { .. } = found {
+        if let Found::BadMember { .. } | Found::BrokenShard { .. } | Found::Unlisted { .. } = found {
             // A broken tar has the name of the file, which a list may have given as an item.
             hasher.write(b"/");
         }
@@ -252,6 +261,7 @@ impl<'a> Freezer<'a> {
             list: Sealed::of(&self.entries, self.written),
             origins: self.origins,
             archives: self.archives,
+            lacking: self.lacking,
         };
         Ok((meta, self.entries))
     }
@@ -262,7 +272,7 @@ impl Taker for Freezer<'_> {
         self.origin.items += 1;
         let archive = u32::try_from(self.archives.len().saturating_sub(1)).map_err(io::Error::other)?;
         self.line.clear();
-        if let Found::Member { .. } | Found::BadMember { .. } = found {
+        if let Found::Member { .. } | Found::BadMember { .. } | Found::BrokenShard { .. } = found {
             found.write(&mut self.line, 0);
             self.archive_digest.update(&self.line);
             if let Some(archive) = self.archives.last_mut() {
@@ -280,6 +290,7 @@ impl Taker for Freezer<'_> {
         }
         self.block.extend_from_slice(&self.line);
         self.items += 1;
+        self.lacking.note(&found);
         if self.items.is_multiple_of(BLOCK) {
             self.flush_block()?;
         }

@@ -15,6 +15,7 @@ use crate::record::Found;
 use crate::shard::Member;
 use crate::stamp::Stamp;
 use crate::table::Kind;
+use crate::walk::Walked;
 use crate::{Wanted, shard};
 
 /// Who wants the items.
@@ -30,11 +31,15 @@ pub(crate) trait Taker {
 /// Hands over every item of the source. A taker that answers [`io::ErrorKind::Interrupted`] has had enough.
 pub(crate) fn gather(source: &Source, wanted: &Wanted, taker: &mut dyn Taker) -> Result<(), Stop> {
     let done = match source {
-        Source::Paths(paths) => each_path(paths, wanted, &mut |name| file(name, wanted, taker)),
+        Source::Paths(paths) => each_path(paths, wanted, &mut |walked| match walked {
+            Walked::File(name) => file(name, wanted, taker),
+            Walked::Unlisted { name, reason } => unlisted(name, reason, taker),
+        }),
         Source::List(list) => lines(list, wanted, taker),
-        Source::Tables(tables, column) => {
-            each_path(tables, wanted, &mut |name| rows(name, column, wanted, taker))
-        }
+        Source::Tables(tables, column) => each_path(tables, wanted, &mut |walked| match walked {
+            Walked::File(name) => rows(name, column, wanted, taker),
+            Walked::Unlisted { name, reason } => unlisted(name, reason, taker),
+        }),
     };
     match done {
         Err(Stop::Taker(error)) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
@@ -45,15 +50,20 @@ pub(crate) fn gather(source: &Source, wanted: &Wanted, taker: &mut dyn Taker) ->
 pub(crate) fn each_path(
     paths: &[Paths],
     wanted: &Wanted,
-    each: &mut dyn FnMut(&[u8]) -> Result<(), Stop>,
+    each: &mut dyn FnMut(Walked<'_>) -> Result<(), Stop>,
 ) -> Result<(), Stop> {
     for path in paths {
         match path {
-            Paths::File(name) => each(name.as_bytes())?,
+            Paths::File(name) => each(Walked::File(name.as_bytes()))?,
             Paths::Matching(glob) => glob.walk(wanted.base, each)?,
         }
     }
     Ok(())
+}
+
+/// A directory that cannot be listed is one item, which fails.
+fn unlisted(name: &[u8], reason: &str, taker: &mut dyn Taker) -> Result<(), Stop> {
+    taker.item(Found::Unlisted { name, reason }).map_err(Stop::Taker)
 }
 
 /// A file by its name: an item, or a shard of them.
@@ -93,7 +103,7 @@ pub(crate) fn members(
         let found = match member {
             Member::Data { offset, bytes, .. } => Found::Member { name: &full, offset, bytes },
             Member::Bad { reason, .. } => Found::BadMember { name: &full, reason },
-            Member::Broken(reason) => Found::BadMember { name, reason },
+            Member::Broken(reason) => Found::BrokenShard { name, reason },
         };
         taker.item(found).map_err(Stop::Taker)
     })

@@ -10,7 +10,7 @@
 //! | `table.csv:path` | one a row; also `.tsv`, `.jsonl`, `.ndjson`, `.parquet`; `a.b` for nested keys |
 //! | `shard-{000..123}.tar` | every image (array, text) of the shard (`WebDataset` layout), read in place |
 //!
-//! A row, line or member that cannot be an item, and a shard that cannot be read to its end, becomes a [`Place::Bad`] one: it fails with a reason and does not
+//! A row, line or member that cannot be an item, a directory that cannot be listed, and a shard that cannot be read to its end, becomes a [`Place::Bad`] one: it fails with a reason and does not
 //! vanish. A file that two inputs name is one item, at its first place; what one input repeats stays
 //! repeated. Nothing here opens the files that items are.
 
@@ -20,6 +20,7 @@ mod escape;
 mod freeze;
 mod gather;
 mod input;
+mod lacking;
 mod lines;
 mod list;
 mod problem;
@@ -36,6 +37,7 @@ use gpulane_model::Decode;
 pub use changes::{changes, changes_at_hand};
 pub use freeze::freeze;
 pub use input::check;
+pub use lacking::{Lacking, lacking};
 pub use list::{Cursor, ItemList, Opened, open};
 pub use problem::{Problem, Refused};
 

@@ -10,6 +10,7 @@ use std::sync::Arc;
 
 use serde::{Deserialize, Serialize};
 
+use crate::lacking::Lacking;
 use crate::stamp::Stamp;
 use crate::{Item, escape, record};
 
@@ -39,6 +40,9 @@ pub(crate) struct Meta {
     pub(crate) list: Sealed,
     pub(crate) origins: Vec<Origin>,
     pub(crate) archives: Vec<Archive>,
+    /// What was found and cannot be an item. Absent in lists of before it was kept.
+    #[serde(default)]
+    pub(crate) lacking: Lacking,
 }
 
 /// What `items.list` must be.
@@ -193,6 +197,11 @@ impl ItemList {
     /// The shards that [`crate::Place::Member`] counts.
     pub fn archives(&self) -> &[PathBuf] {
         &self.inner.archives
+    }
+
+    /// What was found when the list was made and cannot be an item.
+    pub fn lacking(&self) -> &Lacking {
+        &self.inner.meta.lacking
     }
 
     pub(crate) fn meta(&self) -> &Meta {

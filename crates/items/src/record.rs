@@ -20,9 +20,19 @@ pub(crate) enum Found<'a> {
         offset: u64,
         bytes: u64,
     },
-    /// A member of the shard that was announced last, or that shard, which cannot be read: no item of its input
+    /// A member of the shard that was announced last, which cannot be read: no item of its input
     /// by itself, so that a resume compares it where it compares the shard's members.
     BadMember {
+        name: &'a [u8],
+        reason: &'a str,
+    },
+    /// The shard that was announced last, which cannot be read to its end; compared as its members are.
+    BrokenShard {
+        name: &'a [u8],
+        reason: &'a str,
+    },
+    /// A directory that cannot be listed.
+    Unlisted {
         name: &'a [u8],
         reason: &'a str,
     },
@@ -52,7 +62,9 @@ impl Found<'_> {
                 escape_into(out, text.as_bytes());
             }
             Self::Bad { name, reason } => bad(out, name.as_bytes(), reason),
-            Self::BadMember { name, reason } => bad(out, name, reason),
+            Self::BadMember { name, reason }
+            | Self::BrokenShard { name, reason }
+            | Self::Unlisted { name, reason } => bad(out, name, reason),
         }
         out.push(b'\n');
     }

@@ -18,6 +18,8 @@ use sample::Sample;
 
 /// The longest tar without any member that is taken for an empty one: GNU tar writes 10 KiB.
 const MOST_EMPTY: u64 = 1 << 20;
+/// Bytes of a block: a tar is made of them.
+const BLOCK: u64 = 512;
 /// Characters of the tar reader's own words: they may hold what stands where a header should be.
 const MOST_WORDS: usize = 120;
 
@@ -86,8 +88,10 @@ fn read_members(
     for entry in entries {
         let mut entry = match entry {
             Ok(entry) => entry,
-            // Cut within its padding, it has lost nothing.
-            Err(_) if members > 0 && again.is_ok_and(|file| is_zero_from(file, end)) => return Ok(None),
+            // Cut within its padding: what there is of it is whole.
+            Err(_) if members > 0 && again.is_ok_and(|file| is_zero_from(file, end)) => {
+                return Ok(unmarked(length, end, members));
+            }
             Err(error) => {
                 let what = format!("what follows after byte {end} is no member ({})", words(&error));
                 return Ok(Some(Broken { what, members }));
@@ -109,8 +113,20 @@ fn read_members(
             sample.take(name, place, each)?;
         }
     }
-    let empty = members == 0 && !(512..=MOST_EMPTY).contains(&length);
+    if members > 0 {
+        return Ok(unmarked(length, end, members));
+    }
+    let empty = !(512..=MOST_EMPTY).contains(&length);
     Ok(empty.then(|| Broken { what: format!("there is no member in its {length} bytes"), members }))
+}
+
+/// Whether a tar whose last member ends there lacks the empty block that should follow: then it may have been cut between two
+/// members. Behind that member nothing but zeros was found. Two blocks are the rule, one is enough: nothing can be lost behind it.
+fn unmarked(length: u64, end: u64, members: u64) -> Option<Broken> {
+    let marked = length >= end.next_multiple_of(BLOCK).saturating_add(BLOCK);
+    let what =
+        || format!("it ends without the end-of-archive mark: members may be missing behind byte {end}");
+    (!marked).then(|| Broken { what: what(), members })
 }
 
 /// Whether nothing but zeros stands from there on.

@@ -1,10 +1,12 @@
 //! The files a directory or a glob means, each once, in bytewise order within each directory. Keeps one
-//! directory's names per level in memory, never all.
+//! directory's names per level in memory, never all. A directory on the way that cannot be listed is told of with its
+//! reason, and the walk goes on beside it.
 
 use std::ffi::OsString;
 use std::fs;
+use std::io;
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use crate::problem::Stop;
 
@@ -55,6 +57,22 @@ enum Kind {
     LinkedDirectory,
 }
 
+/// What a walk comes upon.
+#[derive(Clone, Copy, Debug)]
+pub(crate) enum Walked<'w> {
+    /// A file that is meant, by its name as it would be written.
+    File(&'w [u8]),
+    /// A directory that cannot be listed, or not to its end, and why. What is below it is not known.
+    Unlisted { name: &'w [u8], reason: &'w str },
+}
+
+/// A directory's entries, the bytewise first one last, and what kept it from being listed to its end.
+#[derive(Default)]
+struct Listed {
+    entries: Vec<Entry>,
+    broken: Option<String>,
+}
+
 /// Whether a text has wildcards.
 pub(crate) fn is_glob(text: &str) -> bool {
     text.contains(['*', '?', '['])
@@ -87,15 +105,18 @@ impl Glob {
         Self { root: root.to_owned(), steps: vec![Step::AnyDepth] }
     }
 
-    /// Calls `each` with the name of every file that matches, as it would be written; it may end the walk by
-    /// an error.
+    /// Calls `each` with every file that matches and every directory that cannot be listed; it may end the walk by an error.
+    /// Only the directory the walk begins at stops it by itself: a person has named that one.
     pub(crate) fn walk(
         &self,
         base: &Path,
-        each: &mut dyn FnMut(&[u8]) -> Result<(), Stop>,
+        each: &mut dyn FnMut(Walked<'_>) -> Result<(), Stop>,
     ) -> Result<(), Stop> {
         let mut name = self.root.clone().into_bytes();
-        let Some(entries) = list(base, &name, true)? else { return Ok(()) };
+        let Some(Listed { entries, broken }) = list_root(base, &name)? else { return Ok(()) };
+        if let Some(reason) = &broken {
+            each(Walked::Unlisted { name: &name, reason })?;
+        }
         let mut levels = vec![Level { entries, states: self.reach(1), name: name.len() }];
         while let Some(level) = levels.last_mut() {
             name.truncate(level.name);
@@ -114,13 +135,16 @@ impl Glob {
             let end = 1 << self.steps.len();
             if entry.kind == Kind::File {
                 if states & end != 0 {
-                    each(&name)?;
+                    each(Walked::File(&name))?;
                 }
-            } else if states & !end != 0
-                && let Some(entries) = list(base, &name, false)?
-                && !(self.is_all_below() && is_run(&entries))
-            {
-                levels.push(Level { entries, states, name: name.len() });
+            } else if states & !end != 0 {
+                let Listed { entries, broken } = list(&at(base, &name));
+                if let Some(reason) = &broken {
+                    each(Walked::Unlisted { name: &name, reason })?;
+                }
+                if !(self.is_all_below() && is_run(&entries)) {
+                    levels.push(Level { entries, states, name: name.len() });
+                }
             }
         }
         Ok(())
@@ -167,41 +191,74 @@ fn is_run(entries: &[Entry]) -> bool {
     has("plan.json") && has("journal.jsonl")
 }
 
-/// A directory's entries, the bytewise first one last. `None`: there is no such directory.
-fn list(base: &Path, name: &[u8], may_lack: bool) -> Result<Option<Vec<Entry>>, Stop> {
-    let path = base.join(OsString::from_vec(name.to_vec()));
-    let entries = match fs::read_dir(&path) {
-        Err(error)
-            if may_lack
-                && matches!(
-                    error.kind(),
-                    std::io::ErrorKind::NotFound | std::io::ErrorKind::NotADirectory
-                ) =>
-        {
-            return Ok(None);
+fn at(base: &Path, name: &[u8]) -> PathBuf {
+    base.join(OsString::from_vec(name.to_vec()))
+}
+
+/// The directory a walk begins at. `None`: there is no such directory.
+fn list_root(base: &Path, name: &[u8]) -> Result<Option<Listed>, Stop> {
+    let path = at(base, name);
+    match fs::read_dir(&path) {
+        Ok(entries) => Ok(Some(read(entries))),
+        Err(error) if matches!(error.kind(), io::ErrorKind::NotFound | io::ErrorKind::NotADirectory) => {
+            Ok(None)
         }
-        other => other.map_err(Stop::io("list", &path))?,
-    };
-    let mut listed = Vec::new();
-    for entry in entries {
-        let entry = entry.map_err(Stop::io("list", &path))?;
-        let kind = entry.file_type().map_err(Stop::io("look at", &entry.path()))?;
-        let kind = if kind.is_dir() {
-            Kind::Directory
-        } else if kind.is_file() {
-            Kind::File
-        } else if kind.is_symlink() {
-            match fs::metadata(entry.path()) {
-                Ok(target) if target.is_dir() => Kind::LinkedDirectory,
-                Ok(target) if !target.is_file() => continue,
-                // A link to nowhere as well: the item fails and says why.
-                _ => Kind::File,
-            }
-        } else {
-            continue;
-        };
-        listed.push(Entry { name: entry.file_name(), kind });
+        Err(error) => Err(Stop::io("list", &path)(error)),
     }
-    listed.sort_unstable_by(|one, other| other.name.cmp(&one.name));
-    Ok(Some(listed))
+}
+
+/// What is in a directory on the way.
+fn list(path: &Path) -> Listed {
+    match fs::read_dir(path) {
+        Ok(entries) => read(entries),
+        Err(error) => Listed { broken: Some(in_words(&error)), ..Listed::default() },
+    }
+}
+
+/// Reads a directory to its end, or to where that fails: what was read by then counts.
+fn read(entries: fs::ReadDir) -> Listed {
+    let mut listed = Listed::default();
+    for entry in entries {
+        match entry {
+            Ok(entry) => {
+                listed.entries.extend(kind_of(&entry).map(|kind| Entry { name: entry.file_name(), kind }))
+            }
+            Err(error) => {
+                listed.broken = Some(format!("{}, after {} names", in_words(&error), listed.entries.len()));
+                break;
+            }
+        }
+    }
+    listed.entries.sort_unstable_by(|one, other| other.name.cmp(&one.name));
+    listed
+}
+
+/// Why a directory cannot be listed, and what that means.
+fn in_words(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::NotFound | io::ErrorKind::NotADirectory => {
+            format!("was there when the folder above it was listed, and is not any more ({error})")
+        }
+        _ => format!("cannot be listed: {error}; what is below it is not in this map"),
+    }
+}
+
+/// What an entry is; `None`: neither file nor directory.
+fn kind_of(entry: &fs::DirEntry) -> Option<Kind> {
+    // What cannot be looked at any more fails as an item, and says why.
+    let Ok(kind) = entry.file_type() else { return Some(Kind::File) };
+    if kind.is_dir() {
+        Some(Kind::Directory)
+    } else if kind.is_file() {
+        Some(Kind::File)
+    } else if kind.is_symlink() {
+        match fs::metadata(entry.path()) {
+            Ok(target) if target.is_dir() => Some(Kind::LinkedDirectory),
+            Ok(target) if !target.is_file() => None,
+            // A link to nowhere or to itself as well: the item fails and says why.
+            _ => Some(Kind::File),
+        }
+    } else {
+        None
+    }
 }

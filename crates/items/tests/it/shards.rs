@@ -155,9 +155,30 @@ fn a_shard_that_ends_early_gives_what_is_whole_and_fails_with_the_place() {
 fn a_shard_cut_within_its_padding_is_whole() {
     let whole = tar(&[("a.jpg", &[7; 3000])]);
     let scene = Scene::new(&[]);
-    for length in [3584, 3600, 4096, 4200, whole.len()] {
+    for length in [4096, 4200, whole.len()] {
         scene.write("s.tar", &whole[..length]);
         assert_eq!(scene.names(&["s.tar"]), ["s.tar/a.jpg"], "{length}");
+    }
+}
+
+#[test]
+fn a_shard_cut_between_two_members_says_that_some_may_be_missing() {
+    let whole = tar(&[("a.jpg", &[7; 3000]), ("b.jpg", &[8; 3000])]);
+    let scene = Scene::new(&["d/t.jpg"]);
+    // At the end of the first member, within the padding of the second, and behind it.
+    for (length, members) in [(3584, &["a"][..]), (7100, &["a", "b"]), (7168, &["a", "b"])] {
+        scene.write("d/s.tar", &whole[..length]);
+        let list = scene.freeze(&["d"]).unwrap();
+        let items = all(&list);
+        let names: Vec<_> = items.iter().map(|item| item.name.clone()).collect();
+        let members = members.iter().map(|member| format!("d/s.tar/{member}.jpg"));
+        let wanted: Vec<_> = members.chain(["d/s.tar".to_owned(), "d/t.jpg".to_owned()]).collect();
+        assert_eq!(names, wanted, "{length}");
+        let told = reason(&items[items.len() - 2]);
+        assert!(told.contains("end-of-archive mark: members may be missing"), "{length}: {told}");
+        assert_eq!(list.lacking().shards, 1);
+        assert!(list.lacking().in_words().contains("1 tar file could not be read to its end"));
+        assert!(scene.with(&["d"], |wanted| gpulane_items::changes(&list, wanted)).unwrap().is_empty());
     }
 }
 

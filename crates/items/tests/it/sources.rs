@@ -1,14 +1,15 @@
 //! Files, directories, globs, lists.
 
 use std::ffi::OsStr;
+use std::fs;
 use std::os::unix::ffi::OsStrExt;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 use std::path::Path;
 
 use gpulane_items::{Place, check};
 use gpulane_model::Decode;
 
-use crate::place::{Scene, reason};
+use crate::place::{Scene, all, reason};
 
 #[test]
 fn a_file_is_an_item_by_the_name_it_was_given() {
@@ -171,4 +172,71 @@ fn all_mistakes_are_told_at_once() {
         std::fs::read_dir(scene.out()).unwrap().next().is_none(),
         "nothing is left of a list with mistakes"
     );
+}
+
+/// Whether this user is kept out of a directory by its mode; root is not.
+fn modes_count(scene: &Scene) -> bool {
+    let locked = scene.base().join("probe");
+    fs::create_dir(&locked).unwrap();
+    fs::set_permissions(&locked, fs::Permissions::from_mode(0o000)).unwrap();
+    let counts = fs::read_dir(&locked).is_err();
+    fs::set_permissions(&locked, fs::Permissions::from_mode(0o755)).unwrap();
+    fs::remove_dir(&locked).unwrap();
+    counts
+}
+
+/// Makes a directory that nobody can list: its path, put together from two, is longer than a path may be.
+fn beyond_a_paths_length(scene: &Scene, top: &str) {
+    let chain = |from: &Path| (0..12).fold(from.to_owned(), |path, _| path.join("n".repeat(250)));
+    let (upper, lower) = (chain(&scene.base().join(top)), scene.base().join("lower"));
+    fs::create_dir_all(&upper).unwrap();
+    fs::create_dir_all(chain(&lower)).unwrap();
+    fs::rename(&lower, upper.join("lower")).unwrap();
+}
+
+#[test]
+fn a_directory_that_cannot_be_listed_fails_and_the_others_go_on() {
+    let scene = Scene::new(&["d/a/1.jpg", "d/z/2.jpg"]);
+    fs::create_dir(scene.base().join("d/deep")).unwrap();
+    beyond_a_paths_length(&scene, "d/deep");
+    for input in ["d", "d/**/*.jpg"] {
+        let list = scene.freeze(&[input]).unwrap();
+        let items = all(&list);
+        let names: Vec<&str> = items.iter().map(|item| item.name.as_str()).collect();
+        assert_eq!((names.len(), names[0], names[2]), (3, "d/a/1.jpg", "d/z/2.jpg"), "{input}: {names:?}");
+        assert!(names[1].starts_with("d/deep/nnn"), "{input}: {names:?}");
+        assert!(reason(&items[1]).contains("cannot be listed: File name too long"), "{:?}", items[1]);
+        assert_eq!((list.lacking().folders, list.lacking().len()), (1, 1));
+        assert_eq!(list.lacking().in_words(), "1 folder could not be listed");
+        let now = scene.with(&[input], gpulane_items::lacking);
+        assert_eq!(&now, list.lacking(), "as it can be known beforehand");
+        assert!(scene.with(&[input], |wanted| gpulane_items::changes(&list, wanted)).unwrap().is_empty());
+    }
+    let both = scene.freeze(&["d", "d/**/*.jpg"]).unwrap();
+    assert_eq!((both.len(), both.repeated()), (3, 3), "named by two inputs it fails once");
+}
+
+#[test]
+fn a_directory_whose_mode_forbids_it_fails_and_one_that_was_named_is_refused() {
+    let scene = Scene::new(&["d/a.jpg", "d/locked/b.jpg", "d/z.jpg"]);
+    if !modes_count(&scene) {
+        return;
+    }
+    let locked = scene.base().join("d/locked");
+    fs::set_permissions(&locked, fs::Permissions::from_mode(0o000)).unwrap();
+    let items = scene.items(&["d"]);
+    let names: Vec<&str> = items.iter().map(|item| item.name.as_str()).collect();
+    assert_eq!(names, ["d/a.jpg", "d/locked", "d/z.jpg"]);
+    assert!(reason(&items[1]).contains("cannot be listed: Permission denied"), "{:?}", items[1]);
+    assert!(scene.mistake("d/locked").contains("cannot list"));
+    fs::set_permissions(&locked, fs::Permissions::from_mode(0o755)).unwrap();
+}
+
+#[test]
+fn links_that_lead_round_in_circles_are_walked_once() {
+    let scene = Scene::new(&["d/a.jpg"]);
+    symlink(scene.base().join("d"), scene.base().join("d/up")).unwrap();
+    symlink("loop", scene.base().join("d/loop")).unwrap();
+    assert_eq!(scene.names(&["d"]), ["d/a.jpg", "d/loop"], "a link to itself is an item, which fails");
+    assert_eq!(scene.names(&["d/**/*.jpg"]), ["d/a.jpg"]);
 }
