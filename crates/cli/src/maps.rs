@@ -103,6 +103,10 @@ pub(crate) fn problems_of(map: &MapStage, base: &Path, inputs_too: bool) -> Vec<
     if inputs_too && !inputs.is_empty() {
         let wanted = Wanted { inputs: &inputs, base, decode: map.decode };
         found.extend(gpulane_items::check(&wanted).iter().map(ToString::to_string));
+        if map.strict && found.is_empty() {
+            let lacking = gpulane_items::lacking(&wanted);
+            found.extend((!lacking.is_empty()).then(|| gpulane_runtime::not_whole(&lacking)));
+        }
     }
     found
 }

@@ -38,7 +38,7 @@ pub use changes::{changes, changes_at_hand};
 pub use freeze::freeze;
 pub use input::check;
 pub use lacking::{Lacking, lacking};
-pub use list::{Cursor, ItemList, Opened, open};
+pub use list::{Cursor, ItemList, Opened, forget, open};
 pub use problem::{Problem, Refused};
 
 /// What a person asks for.

@@ -164,6 +164,14 @@ pub fn open(dir: &Path) -> io::Result<Opened> {
     ItemList::new(dir, meta, entries).map(Opened::List)
 }
 
+/// Gives up the frozen list of a directory, if it has one: the next map there lists its items anew.
+pub fn forget(dir: &Path) -> io::Result<()> {
+    match fs::remove_file(dir.join(META)) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
+        done => done,
+    }
+}
+
 impl ItemList {
     pub(crate) fn new(dir: &Path, meta: Meta, entries: Vec<Entry>) -> io::Result<Self> {
         let path = dir.join(LIST);

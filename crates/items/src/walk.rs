@@ -221,7 +221,7 @@ fn read(entries: fs::ReadDir) -> Listed {
     for entry in entries {
         match entry {
             Ok(entry) => {
-                listed.entries.extend(kind_of(&entry).map(|kind| Entry { name: entry.file_name(), kind }))
+                listed.entries.extend(kind_of(&entry).map(|kind| Entry { name: entry.file_name(), kind }));
             }
             Err(error) => {
                 listed.broken = Some(format!("{}, after {} names", in_words(&error), listed.entries.len()));

@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{Bytes, Decode};
+use crate::{Bytes, Decode, Millis};
 
 /// Why a worker was skipped that its map did not need: it counts as succeeded.
 pub const MAP_COMPLETE: &str = "the map is complete";
@@ -44,6 +44,12 @@ pub struct MapStage {
     pub damaged: DamagePolicy,
     /// Memory for the ring; decided by gpulane if absent.
     pub ring: Option<Bytes>,
+    /// How long the model may take for an item; absent: as long as it likes.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub item_timeout: Option<Millis>,
+    /// The map is not begun unless every input can be listed and read to its end.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    pub strict: bool,
     /// The Python that runs the model; absent: `python3`, or the one of an active environment.
     pub python: Option<String>,
     /// What the model is made with: keyword arguments of its class or function.

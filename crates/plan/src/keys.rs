@@ -38,7 +38,7 @@ pub(crate) const JOB: [&str; 2] = ["name", "config"];
 /// Keys of `[stage.matrix]` that are not part of the configs.
 pub(crate) const MATRIX: [&str; 3] = ["zip", "exclude", "include"];
 
-pub(crate) const MAP: [&str; 12] = [
+pub(crate) const MAP: [&str; 14] = [
     "model",
     "input",
     "decode",
@@ -49,6 +49,8 @@ pub(crate) const MAP: [&str; 12] = [
     "max_failures",
     "nan",
     "ring",
+    "item_timeout",
+    "strict",
     "python",
     "args",
 ];

@@ -2,7 +2,7 @@
 //! have is said here, too; whether model and inputs are there is found out by whoever may look at the disk.
 
 use gpulane_model::{
-    Bytes, Format, MapStage, NanPolicy, PACKAGE_DIR, START_SCRIPT, Stage, Tolerance, template,
+    Bytes, Format, MapStage, Millis, NanPolicy, PACKAGE_DIR, START_SCRIPT, Stage, Tolerance, template,
 };
 use serde_json::{Map, Value};
 use toml::de::DeValue;
@@ -14,7 +14,7 @@ use crate::entry::{python_object, verbatim};
 use crate::keys;
 use crate::nearest::did_you_mean;
 use crate::problems::Problems;
-use crate::reader::{Limit, Node, Placed, count, is_damage, text, texts, wrong_kind};
+use crate::reader::{Limit, Node, Placed, boolean, count, duration, is_damage, text, texts, wrong_kind};
 use crate::sweep;
 use crate::words::one_of;
 
@@ -80,6 +80,8 @@ pub(crate) fn read_key(
             map.nan = one_of("nan", &words, value, problems)?;
         }
         "ring" => map.ring = Some(ring(value, problems)?),
+        "item_timeout" => map.item_timeout = item_timeout(value, problems)?.at(),
+        "strict" => map.strict = yes_or_no("strict", value, problems)?,
         "args" => map.args = args(value, problems)?,
         "python" => map.python = Some(not_empty("python", value, problems)?),
         other => {
@@ -232,6 +234,29 @@ fn ring(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Bytes> {
     Some(bytes)
 }
 
+/// A boolean; on a command line it comes as text.
+fn yes_or_no(key: &str, node: &Node<'_>, problems: &mut Problems<'_>) -> Option<bool> {
+    match node.get_ref().as_str().and_then(|word| word.trim().parse().ok()) {
+        Some(value) => Some(value),
+        None => boolean(key, node, problems),
+    }
+}
+
+fn item_timeout(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Limit<Millis>> {
+    if node.get_ref().as_str().is_some_and(|word| word.trim() == "off") {
+        return Some(Limit::Off);
+    }
+    let timeout = duration("item_timeout", node, problems)?;
+    if timeout.0 == 0 {
+        problems
+            .error(&node.span(), "`item_timeout` must be longer than 0")
+            .label("would fail every item")
+            .help("leave it out, or write \"off\", for no limit");
+        return None;
+    }
+    Some(Limit::At(timeout))
+}
+
 /// What a stage with a map cannot have.
 pub(crate) fn check_stage(stage: &RawStage, problems: &mut Problems<'_>) {
     let settings = &stage.settings;
@@ -254,7 +279,7 @@ pub(crate) fn check_stage(stage: &RawStage, problems: &mut Problems<'_>) {
     if let Some(span) = settings.place_of("timeout").filter(|_| !settings.inherited.timeout) {
         problems
             .error(span, "a map has no `timeout`: its workers live as long as there are items")
-            .help("`hang` ends a worker that shows no sign of life");
+            .help("`item_timeout` in `map = { … }` limits what the model may take; `hang` ends a worker that shows no sign of life");
     }
 }
 

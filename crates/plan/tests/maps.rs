@@ -4,7 +4,7 @@
 
 mod support;
 
-use gpulane_model::{Bytes, Format, NanPolicy, Plan, Tolerance};
+use gpulane_model::{Bytes, Format, Millis, NanPolicy, Plan, Tolerance};
 use gpulane_plan::{MapLine, Override, change_map, map_line};
 use support::{checked, line, names, plan, settings, summary};
 
@@ -24,7 +24,7 @@ fn a_map_is_a_stage_of_workers() {
 fn every_key_of_a_map_is_read() {
     let text = r#"[[stage]]
 name = "embed"
-map = { model = "e.py:E", input = "photos", decode = "rgb:224x224", batch = "auto", format = "jsonl", threads = 6, workers = 3, max_failures = "2.5%", nan = "fail", ring = "2GiB", python = "/opt/{x}/python" }
+map = { model = "e.py:E", input = "photos", decode = "rgb:224x224", batch = "auto", format = "jsonl", threads = 6, workers = 3, max_failures = "2.5%", nan = "fail", ring = "2GiB", item_timeout = "30s", strict = true, python = "/opt/{x}/python" }
 retries = 7
 "#;
     let plan = plan(text);
@@ -39,6 +39,7 @@ retries = 7
         (map.format, map.nan, map.max_failures),
         (Format::Jsonl, NanPolicy::Fail, Tolerance::Percent(2.5))
     );
+    assert_eq!((map.item_timeout, map.strict), (Some(Millis(30_000)), true));
     assert_eq!((stage.retries, plan.jobs.len()), (7, 3));
     // Braces in a path are no placeholders.
     assert_eq!(stage.command[0], "/opt/{{x}}/python");
@@ -66,6 +67,9 @@ fn what_a_map_cannot_have_is_said() {
         (MAP.replace(" }", ", decode = \"mp4\" }"), "`decode`: "),
         (MAP.replace(" }", ", ring = \"0B\" }"), "`ring` must be more than 0"),
         (MAP.replace(" }", ", max_failures = \"few\" }"), "`max_failures`: `few` is no limit"),
+        (MAP.replace(" }", ", strict = 1 }"), "`strict` must be `true` or `false`, not an integer"),
+        (MAP.replace(" }", ", item_timeout = \"0s\" }"), "`item_timeout` must be longer than 0"),
+        (MAP.replace(" }", ", item_timeout = 30 }"), "`item_timeout` needs a unit"),
         (MAP.replace(" }", ", args = 3 }"), "`args` must be a table, not an integer"),
         (MAP.replace(" }", ", args = { \"a b\" = 1 } }"), "`a b` cannot be an argument's name"),
         (MAP.replace("*.jpg", "{rum}/*.jpg"), "unknown placeholder `{rum}` in `input`, did you mean `run`?"),

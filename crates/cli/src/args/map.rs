@@ -66,6 +66,12 @@ pub(crate) struct MapSettings {
     /// Memory for decoded items [default: auto]
     #[arg(long, value_name = "SIZE")]
     pub(crate) ring: Option<String>,
+    /// How long the model may take for an item, times the items of a batch: 30s, off [default: off]
+    #[arg(long, value_name = "TIME")]
+    pub(crate) item_timeout: Option<String>,
+    /// Start nothing unless every input can be listed and read to its end [default: what cannot is a failure, the rest goes on]
+    #[arg(long, value_name = "BOOL", num_args = 0..=1, require_equals = true, default_missing_value = "true")]
+    pub(crate) strict: Option<String>,
     /// The Python that runs the model [default: that of the active environment, else python3]
     #[arg(long, value_name = "PYTHON")]
     pub(crate) python: Option<String>,
@@ -110,6 +116,8 @@ impl MapSettings {
             ("--max-failures", "max_failures", &self.max_failures),
             ("--nan", "nan", &self.nan),
             ("--ring", "ring", &self.ring),
+            ("--item-timeout", "item_timeout", &self.item_timeout),
+            ("--strict", "strict", &self.strict),
             ("--python", "python", &self.python),
         ])
     }
@@ -147,6 +155,9 @@ pub(crate) struct MapChanges {
     /// Memory for decoded items
     #[arg(long, value_name = "SIZE")]
     pub(crate) ring: Option<String>,
+    /// How long the model may take for an item, times the items of a batch: 30s, off
+    #[arg(long, value_name = "TIME")]
+    pub(crate) item_timeout: Option<String>,
     /// The Python that runs the model
     #[arg(long, value_name = "PYTHON")]
     pub(crate) python: Option<String>,
@@ -169,6 +180,7 @@ impl MapChanges {
             ("--workers", "workers", &self.workers),
             ("--max-failures", "max_failures", &self.max_failures),
             ("--ring", "ring", &self.ring),
+            ("--item-timeout", "item_timeout", &self.item_timeout),
             ("--python", "python", &self.python),
         ])
     }

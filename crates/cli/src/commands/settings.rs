@@ -105,7 +105,7 @@ fn is_program(python: &str, cwd: &Path) -> bool {
 }
 
 /// What may change, in words.
-fn knobs(map: &MapStage) -> [(&'static str, String); 6] {
+fn knobs(map: &MapStage) -> [(&'static str, String); 7] {
     let auto = |value: Option<String>| value.unwrap_or_else(|| "auto".to_owned());
     let number = |value: Option<u32>| auto(value.map(|value| value.to_string()));
     [
@@ -114,6 +114,7 @@ fn knobs(map: &MapStage) -> [(&'static str, String); 6] {
         ("workers", number(map.workers)),
         ("max-failures", map.max_failures.to_string()),
         ("ring", auto(map.ring.map(|ring| ring.to_string()))),
+        ("item-timeout", map.item_timeout.map_or_else(|| "off".to_owned(), |time| time.to_string())),
         ("python", auto(map.python.clone())),
     ]
 }

@@ -4,7 +4,7 @@
 use std::io;
 use std::path::{Path, PathBuf};
 
-use gpulane_items::{ItemList, Opened, Refused, Wanted};
+use gpulane_items::{ItemList, Lacking, Opened, Refused, Wanted};
 use gpulane_journal::RunDir;
 use gpulane_model::{FeederWord, MapStage, Stage};
 use gpulane_parts::{Settled, Writer};
@@ -101,7 +101,7 @@ pub(crate) fn begin(asked: Asked, orders: &FeederOrders, telling: &Telling) -> R
                         mean other items; restore it, or start a new map into another directory"
                 .to_owned());
         }
-        Opened::None => gpulane_items::freeze(&wanted, &dir, &mut |_| true).map_err(refused)?,
+        Opened::None => listed(&wanted, map.strict, &dir)?,
         Opened::Damaged(what) => {
             return Err(format!(
                 "the list of items is damaged: {what}; restore it, or start a new map into another directory"
@@ -137,6 +137,27 @@ pub(crate) fn begin(asked: Asked, orders: &FeederOrders, telling: &Telling) -> R
         writer,
         settled,
     })
+}
+
+/// The items, listed for the first time.
+fn listed(wanted: &Wanted<'_>, strict: bool, dir: &Path) -> Result<ItemList, String> {
+    let list = gpulane_items::freeze(wanted, dir, &mut |_| true).map_err(refused)?;
+    if strict && !list.lacking().is_empty() {
+        // Listed anew at the next try: what is lacking now may be there then.
+        gpulane_items::forget(dir).map_err(|error| reading(dir, &error))?;
+        return Err(not_whole(list.lacking()));
+    }
+    Ok(list)
+}
+
+/// Why a map that must be whole is not begun, and what to do.
+pub fn not_whole(lacking: &Lacking) -> String {
+    format!(
+        "the inputs are not whole, and `strict` was asked for, so nothing was started: {} ({}); mend that, or leave `--strict` out: \
+         then these are failures and the rest goes on",
+        lacking.in_words(),
+        lacking.named(),
+    )
 }
 
 fn reading(dir: &Path, error: &io::Error) -> String {

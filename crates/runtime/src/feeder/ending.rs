@@ -102,7 +102,11 @@ impl Hub {
     pub(super) fn conclude(mut self) -> u8 {
         let end = self.end.take().unwrap_or(End::Interrupted);
         let now = Instant::now();
-        let whole = self.summary(now);
+        let mut whole = self.summary(now);
+        let lacking = self.task.list.lacking();
+        if !lacking.is_empty() {
+            whole = format!("{whole}; {}: failed.jsonl says which and why", lacking.in_words());
+        }
         let loaders = self.flow.as_ref().and_then(|flow| flow.outside.clone());
         if let Some(loaders) = &loaders {
             loaders.begin_end();

@@ -5,7 +5,6 @@
 //! items ─► loader threads ─► slot of the ring ─► worker ─► results ─► parts ─► commit ─► told to the engine
 //! ```
 
-mod begin;
 mod careful;
 mod connection;
 mod ending;
@@ -18,6 +17,7 @@ mod source;
 mod tell;
 mod writing;
 
+pub(crate) mod begin;
 pub(crate) mod flow;
 pub(crate) mod orders;
 pub(crate) mod sameness;
