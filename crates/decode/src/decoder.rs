@@ -13,7 +13,9 @@ use crate::orient::turn;
 use crate::shape::{Picture, Pixels, Shaper};
 use crate::sniff::Format;
 use crate::still::{self, Still};
-use crate::{Element, Finish, Form, Limits, Place, Rejection, Spent, gif, npy, plain, png, sniff, tiff};
+use crate::{
+    Element, Finish, Form, Limits, Place, Rejection, Spent, gif, npy, plain, png, sniff, tiff, webp,
+};
 
 /// Decodes items one after the other; each thread has its own. Buffers are reused, and given back after a giant.
 pub struct Decoder {
@@ -113,7 +115,7 @@ impl Decoder {
             }
             Format::Tiff => guarded(|| tiff::first_page(encoded, &limits))?,
             Format::Png => guarded(|| png::open(encoded, &limits))?,
-            Format::WebP => guarded(|| still::webp(encoded, &limits))?,
+            Format::WebP => guarded(|| webp::open(encoded, false, &limits))?,
             Format::Bmp => guarded(|| still::bmp(encoded, &limits))?,
             Format::Gif => guarded(|| gif::first_frame(encoded, &limits))?,
         };

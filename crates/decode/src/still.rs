@@ -1,13 +1,13 @@
-//! WebP and BMP by the `image` crate: what is known before the pixels are read, and how to read them.
+//! BMP by the `image` crate: what is known before the pixels are read, and how to read them.
 
 use std::io::Cursor;
 
-use image::codecs::{bmp::BmpDecoder, webp::WebPDecoder};
+use image::codecs::bmp::BmpDecoder;
 use image::{ColorType, ImageDecoder, ImageError};
 
 use crate::colour::{Colour, Layout};
 use crate::damage::Damage;
-use crate::{Element, Limits, Rejection, webp};
+use crate::{Element, Limits, Rejection};
 
 /// Writes an image's pixels into a slice of exactly their size, and says what it had to conceal.
 pub(crate) type ReadPixels<'a> = Box<dyn FnOnce(&mut [u8]) -> Result<Damage, Rejection> + 'a>;
@@ -24,13 +24,6 @@ pub(crate) struct Still<'a> {
     pub(crate) memory: u64,
     /// How to get them.
     pub(crate) read: ReadPixels<'a>,
-}
-
-pub(crate) fn webp<'a>(encoded: &'a [u8], limits: &Limits) -> Result<Still<'a>, Rejection> {
-    let outline = webp::outline(encoded).map_err(Rejection::broken)?;
-    limits.check_pixels(outline.sides.0, outline.sides.1)?;
-    let decoder = WebPDecoder::new(Cursor::new(encoded)).map_err(|error| broken("WebP", &error))?;
-    still(decoder, "WebP", limits, (outline.memory, outline.orientation))
 }
 
 pub(crate) fn bmp<'a>(encoded: &'a [u8], limits: &Limits) -> Result<Still<'a>, Rejection> {

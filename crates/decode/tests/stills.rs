@@ -57,3 +57,8 @@ fn assert_right(beginning: &str, least: usize) {
 fn a_picture_is_turned_as_its_notes_say_wherever_they_stand() {
     assert_right("turned ", 70);
 }
+
+#[test]
+fn a_webp_has_the_pixels_of_libwebp_or_is_refused() {
+    assert_right("webp ", 45);
+}

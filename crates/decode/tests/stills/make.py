@@ -174,9 +174,70 @@ def turned(cases: Cases) -> None:
     cases.add("turned tiff XMP and the tag", saved(image, "TIFF", tiffinfo={700: xmp(6), 274: 8}))
 
 
+# WebP ----------------------------------------------------------------------------------------------------------
+
+
+def riff(body: bytes, length: int | None = None) -> bytes:
+    return b"RIFF" + struct.pack("<L", len(body) + 4 if length is None else length) + b"WEBP" + body
+
+
+def part(name: bytes, body: bytes) -> bytes:
+    return name + struct.pack("<L", len(body)) + body + b"\0" * (len(body) % 2)
+
+
+def webps(cases: Cases) -> None:
+    for width, height in ((1, 1), (2, 1), (17, 13), (16, 16), (33, 48)):
+        image = picture(width, height)
+        alpha = image.copy()
+        alpha.putalpha(image.convert("L"))
+        for name, kind, options in (
+            ("lossy", image, {"quality": 70}),
+            ("lossy of quality 100", image, {"quality": 100}),
+            ("lossless", image, {"lossless": True}),
+            ("lossy with alpha", alpha, {"quality": 70}),
+            ("lossless with alpha", alpha, {"lossless": True, "exact": True}),
+            ("lossy with packed alpha", alpha, {"quality": 70, "alpha_quality": 40, "method": 6}),
+        ):
+            cases.add(f"webp {name} {width}x{height}", saved(kind, "WEBP", **options))
+    image, frames = picture(23, 15), [picture(23, 15, seed) for seed in (2, 3)]
+    for name, options in (("lossy", {"quality": 80}), ("lossless", {"lossless": True})):
+        cases.add(f"webp animated {name}", saved(image, "WEBP", save_all=True, append_images=frames, **options))
+    clear = [Image.new("RGBA", (23, 15), (9, 99, 200, 0)) for _ in range(2)]
+    clear[0].paste(picture(7, 5), (6, 4))
+    cases.add("webp animated, first frame smaller", saved(clear[0], "WEBP", save_all=True, append_images=clear[1:], lossless=True))
+    small = saved(picture(6, 4), "WEBP", lossless=True)[12:]
+    frame = struct.pack("<L", 3)[:3] + struct.pack("<L", 2)[:3] + struct.pack("<L", 5)[:3] + struct.pack("<L", 3)[:3] + bytes(4)
+    canvas = part(b"VP8X", bytes([2, 0, 0, 0]) + struct.pack("<L", 22)[:3] + struct.pack("<L", 14)[:3])
+    moving = canvas + part(b"ANIM", b"\x10\x20\x30\xff\0\0") + part(b"ANMF", frame + small)
+    cases.add("webp animated, first frame within", riff(moving))
+    for name, whole in (
+        ("lossy", saved(image, "WEBP", quality=80)),
+        ("lossless", saved(image, "WEBP", lossless=True)),
+        ("with notes", saved(image, "WEBP", quality=80, exif=tagged("SHORT", 6))),
+    ):
+        cases.add(f"webp {name}, bytes behind", whole + b"and more of it")
+        cases.add(f"webp {name}, a file behind", whole + whole)
+        cases.refuse(f"webp {name}, cut by half", whole[: len(whole) // 2], "truncated")
+        cases.refuse(f"webp {name}, a RIFF too short", riff(whole[12:], len(whole) // 2), "truncated")
+    notes = saved(image, "WEBP", quality=80, exif=tagged("SHORT", 6))
+    cases.refuse("webp without the notes it announces", notes[:-8], "truncated")
+    lossy = saved(image, "WEBP", quality=80)
+    for more in (1, 2, 7, 8, 100):
+        longer = riff(lossy[12:], len(lossy) - 8 + more)
+        try:
+            Image.open(io.BytesIO(longer)).load()
+        except OSError:
+            continue
+        cases.add(f"webp RIFF {more} longer than the file", longer)
+    cases.refuse("webp of no image", riff(part(b"XXXX", b"nothing")), "does not begin with an image")
+    other = part(b"VP8X", bytes(4) + struct.pack("<L", 22)[:3] + struct.pack("<L", 13)[:3])
+    cases.refuse("webp with other sides than its picture", riff(other + lossy[12:]), "other sides")
+
+
 def main() -> None:
     cases = Cases()
     turned(cases)
+    webps(cases)
     with (HERE / "cases.jsonl").open("w", encoding="utf-8") as file:
         for line in cases.lines:
             file.write(json.dumps(line) + "\n")
