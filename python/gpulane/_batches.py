@@ -9,32 +9,54 @@ from ._ring import ARRAY, BYTES, TEXT, Batch
 __all__ = ["Decode", "Library", "Ready", "arrange", "listed"]
 
 
+CHANNELS = {"rgb": 3, "rgba": 4, "gray": 1}
+FILTERS = ("nearest", "box", "bilinear", "hamming", "bicubic", "lanczos")
+
+
 class Decode(NamedTuple):
-    """`rgb:224x224:crop` taken apart."""
+    """`rgb:224x224:short=256:bicubic` taken apart."""
 
     kind: str
     size: Optional[Tuple[int, int]]
     """Width and height of every image."""
-    fit: str
+    fit: str = "stretch"
+    """`stretch`, `crop`, `pad` or `short`."""
+    short: int = 0
+    """What the shorter side is brought to, with `short`."""
+    filter: str = "bilinear"
 
     @classmethod
     def parse(cls, text: str) -> Decode:
-        """From the words of the `ring` frame, which the feeder has checked."""
-        words = text.split(":")
-        if len(words) < 2:
-            return cls(words[0], None, "stretch")
-        width, _, height = words[1].partition("x")
-        return cls(words[0], (int(width), int(height)), words[2] if len(words) > 2 else "stretch")
+        """From the words of the `ring` frame, which the feeder has checked, or of a model, which nobody has: what is
+        unknown is left to the feeder to complain of."""
+        kind, *words = text.split(":")
+        decode = cls(kind, None)
+        for word in words:
+            width, cross, height = word.partition("x")
+            if cross and width.isdigit() and height.isdigit():
+                decode = decode._replace(size=(int(width), int(height)))
+            elif word in ("stretch", "crop", "pad"):
+                decode = decode._replace(fit=word)
+            elif word.startswith("short=") and word[6:].isdigit():
+                decode = decode._replace(fit="short", short=int(word[6:]))
+            elif word in FILTERS:
+                decode = decode._replace(filter=word)
+        return decode
 
     @property
     def is_image(self) -> bool:
         """Whether items are pictures."""
-        return self.kind in ("rgb", "gray")
+        return self.kind in CHANNELS
 
     @property
     def channels(self) -> int:
         """Of a picture."""
-        return 3 if self.kind == "rgb" else 1
+        return CHANNELS.get(self.kind, 1)
+
+    @property
+    def is_finished_by_workers(self) -> bool:
+        """Whether a worker may be given pictures still to be brought to colour and size. All others come finished."""
+        return self.kind == "rgb" and self.size is not None and self.filter == "bilinear"
 
 
 class Library:

@@ -47,13 +47,18 @@ class Model:
     decode             torch                                  cupy, numpy                     neither
     =================  =====================================  ==============================  =====================
     `rgb:WxH`          uint8 tensor N×3×H×W, channels last    uint8 array N×H×W×3             list of `memoryview`
+    `rgba:WxH`         uint8 tensor N×4×H×W, channels last    uint8 array N×H×W×4             list of `memoryview`
     `gray:WxH`         uint8 tensor N×1×H×W                   uint8 array N×H×W               list of `memoryview`
-    `rgb`, `gray`      list of tensors H×W×3, H×W             list of arrays                  list of `memoryview`
+    `rgb`, `gray`, …   list of tensors H×W×3, H×W             list of arrays                  list of `memoryview`
     `npy`, `load`      one tensor if all have one shape,      likewise                        list of `memoryview`
                        else a list
     `bytes`            list of `bytes`                        the same                        the same
     `text`, `value`    list of `str`                          the same                        the same
     =================  =====================================  ==============================  =====================
+
+    Behind a size, words say how it is reached: `crop`, `pad`, `short=256` (torchvision's `Resize(256)` and
+    `CenterCrop`), or none to stretch; and a filter of Pillow's, `nearest`, `box`, `bilinear`, `hamming`, `bicubic` or
+    `lanczos`, if it is not to be `bilinear`: `rgb:224x224:short=256:bicubic`.
 
     With a GPU, tensors and CuPy arrays are on it, their copy already made or under way on a stream of its own. NumPy
     arrays and `memoryview` are read-only views of shared memory: valid until `predict_batch` returns; copy

@@ -34,7 +34,7 @@ static Place blockIdx, threadIdx, blockDim;
 
 # As if each thread were alone in its block: it then works out all that others would share with it.
 AFTER = """
-extern "C" void run(const Entry *table, u64 base, const Decoded *decoded, u8 *out, int count, int w, int h, int c, int fit) {
+extern "C" void run(const Entry *table, u64 base, const Decoded *decoded, u8 *out, int count, int w, int h, int c, int fit, int shorter) {
     blockDim = {1, 1, 1};
     for (int z = 0; z < count; z++)
         for (int y = 0; y < (h + TILE_H - 1) / TILE_H; y++)
@@ -42,7 +42,7 @@ extern "C" void run(const Entry *table, u64 base, const Decoded *decoded, u8 *ou
                 for (int thread = 0; thread < TILE_W; thread++) {
                     blockIdx = {x, y, z};
                     threadIdx = {thread, 0, 0};
-                    finish(table, base, decoded, out, w, h, c, fit);
+                    finish(table, base, decoded, out, w, h, c, fit, shorter);
                 }
 }
 """
@@ -77,7 +77,8 @@ class Finishing(unittest.TestCase):
         out = ctypes.create_string_buffer(b"\x55" * length, length)  # So that what is not written shows.
         held = ctypes.create_string_buffer(data, max(len(data), 1))
         base = ctypes.c_uint64(ctypes.addressof(held))
-        self.library.run(table, base, decoded or None, out, count, *size, colours, FITS[fit])
+        name, _, shorter = fit.partition("=")
+        self.library.run(table, base, decoded or None, out, count, *size, colours, FITS[name], int(shorter or 0))
         return out.raw
 
     def fixture(self, path: Path) -> Tuple[Dict[str, Any], bytes, bytes, bytes]:
@@ -97,6 +98,8 @@ class Finishing(unittest.TestCase):
         fixtures = sorted(FIXTURES.glob("*.planes"))
         chroma = {path.name.partition("-")[0] for path in fixtures}
         self.assertLessEqual({"420", "422", "440", "444", "gray"}, chroma)
+        fits = {path.stem.rpartition("-")[2].partition("=")[0] for path in fixtures}
+        self.assertEqual(fits, set(FITS))
         for path in fixtures:
             with self.subTest(path.stem):
                 about, entry, data, expected = self.fixture(path)

@@ -1,4 +1,6 @@
-//! Pixels as files have them to the 8-bit RGB or gray that was asked for, as Pillow's `convert` does it.
+//! Pixels as files have them to the 8-bit RGB, RGBA or gray that was asked for, as Pillow's `convert` does it.
+
+use gpulane_model::Channels;
 
 use crate::Element;
 
@@ -24,17 +26,29 @@ pub(crate) struct Layout {
     pub(crate) element: Element,
 }
 
-/// What is asked for: `rgb` or `gray`.
+/// What is asked for: `rgb`, `rgba` or `gray`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum Wanted {
     Rgb,
+    Rgba,
     Gray,
+}
+
+impl From<Channels> for Wanted {
+    fn from(channels: Channels) -> Self {
+        match channels {
+            Channels::Rgb => Self::Rgb,
+            Channels::Rgba => Self::Rgba,
+            Channels::Gray => Self::Gray,
+        }
+    }
 }
 
 impl Wanted {
     pub(crate) const fn channels(self) -> u32 {
         match self {
             Self::Rgb => 3,
+            Self::Rgba => 4,
             Self::Gray => 1,
         }
     }
@@ -43,6 +57,7 @@ impl Wanted {
     pub(crate) const fn layout(self) -> Layout {
         let colour = match self {
             Self::Rgb => Colour::Rgb,
+            Self::Rgba => Colour::Rgba,
             Self::Gray => Colour::Gray,
         };
         Layout { colour, element: Element::U8 }
@@ -62,6 +77,11 @@ impl Layout {
     #[allow(clippy::cast_possible_truncation)] // at most 32
     pub(crate) const fn pixel_bytes(self) -> usize {
         self.samples() * self.element.bytes() as usize
+    }
+
+    /// Whether a pixel can be less than opaque.
+    pub(crate) const fn has_alpha(self) -> bool {
+        matches!(self.colour, Colour::GrayAlpha | Colour::Rgba)
     }
 
     /// Whether [`convert`] can make 8 bits of it without guessing a range.
@@ -103,6 +123,15 @@ fn convert_pixels<const BYTES: usize, const SAMPLES: usize>(
             let (target, _) = target.as_chunks_mut::<3>();
             target.iter_mut().zip(pixels).for_each(|(to, from)| *to = rgb(shallow(from), colour));
         }
+        Wanted::Rgba => {
+            let (target, _) = target.as_chunks_mut::<4>();
+            for (to, from) in target.iter_mut().zip(pixels) {
+                let samples = shallow(from);
+                let [red, green, blue] = rgb(samples, colour);
+                let clear = matches!(colour, Colour::GrayAlpha | Colour::Rgba);
+                *to = [red, green, blue, if clear { samples[SAMPLES - 1] } else { u8::MAX }];
+            }
+        }
         Wanted::Gray => {
             let gray = |samples: [u8; SAMPLES]| match colour {
                 Colour::Gray | Colour::GrayAlpha => samples[0],
@@ -133,6 +162,27 @@ fn luma([red, green, blue]: [u8; 3]) -> u8 {
     sum.to_be_bytes()[1]
 }
 
+/// Colours as far as they are opaque, so that what is transparent lends no colour to its neighbours when it is resized: Pillow's
+/// `RGBa`.
+pub(crate) fn premultiply(pixels: &mut [u8]) {
+    for pixel in pixels.as_chunks_mut::<4>().0 {
+        let [red, green, blue, alpha] = *pixel;
+        *pixel = [times(red, alpha), times(green, alpha), times(blue, alpha), alpha];
+    }
+}
+
+/// [`premultiply`] undone.
+pub(crate) fn divide(pixels: &mut [u8]) {
+    for pixel in pixels.as_chunks_mut::<4>().0 {
+        let [red, green, blue, alpha] = *pixel;
+        if !matches!(alpha, 0 | u8::MAX) {
+            let full =
+                |colour: u8| u8::try_from(u32::from(colour) * 255 / u32::from(alpha)).unwrap_or(u8::MAX);
+            *pixel = [full(red), full(green), full(blue), alpha];
+        }
+    }
+}
+
 /// The product of two parts of 255, rounded.
 fn times(one: u8, other: u8) -> u8 {
     let product = u32::from(one) * u32::from(other) + 128;
@@ -148,6 +198,28 @@ mod tests {
         let mut target = vec![0; source.len() / layout.pixel_bytes() * wanted.channels() as usize];
         convert(source, layout, wanted, &mut target);
         target
+    }
+
+    #[test]
+    fn alpha_is_kept_where_a_file_has_it_and_full_elsewhere() {
+        for (source, colour, expected) in [
+            (&[7_u8, 9][..], Colour::GrayAlpha, [7, 7, 7, 9]),
+            (&[10, 20, 30, 40], Colour::Rgba, [10, 20, 30, 40]),
+            (&[10, 20, 30], Colour::Rgb, [10, 20, 30, 255]),
+            (&[7], Colour::Gray, [7, 7, 7, 255]),
+            (&[0, 128, 255, 0], Colour::Cmyk, [255, 127, 0, 255]),
+        ] {
+            assert_eq!(converted(source, colour, Element::U8, Wanted::Rgba), expected, "{colour:?}");
+        }
+    }
+
+    #[test]
+    fn what_is_opaque_or_transparent_is_divided_as_pillow_does() {
+        let mut pixels = [200, 100, 50, 128, 9, 9, 9, 0, 255, 254, 1, 255, 90, 80, 70, 64];
+        premultiply(&mut pixels[..12]);
+        assert_eq!(pixels[..12], [100, 50, 25, 128, 0, 0, 0, 0, 255, 254, 1, 255]);
+        divide(&mut pixels);
+        assert_eq!(pixels, [199, 99, 49, 128, 0, 0, 0, 0, 255, 254, 1, 255, 255, 255, 255, 64]);
     }
 
     #[test]

@@ -3,12 +3,12 @@
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::time::{Duration, Instant};
 
-use gpulane_model::{DamagePolicy, Decode, Size};
+use gpulane_model::{DamagePolicy, Decode, Filter, Image, Size};
 
-use crate::colour::{Wanted, convert};
+use crate::colour::{Wanted, convert, premultiply};
 use crate::fit::{fitting, oriented};
 use crate::jpeg::Jpegs;
-use crate::memory::{area, resizing, stretch_to};
+use crate::memory::{Resizing, area, stretch_to};
 use crate::orient::turn;
 use crate::shape::{Picture, Pixels, Shaper};
 use crate::sniff::Format;
@@ -40,7 +40,7 @@ pub struct Decoder {
 /// What is made of an image.
 #[derive(Clone, Copy)]
 pub(crate) struct Task {
-    /// Colours or gray.
+    /// Colours, with alpha or without, or gray.
     pub(crate) wanted: Wanted,
     /// The size it is brought to, if to any.
     pub(crate) size: Option<Size>,
@@ -76,8 +76,9 @@ impl Decoder {
         place: &mut dyn Place,
     ) -> Result<Form, Rejection> {
         let made = match self.decode {
-            Decode::Rgb(size) => self.image(encoded, finish, Task { wanted: Wanted::Rgb, size }, place),
-            Decode::Gray(size) => self.image(encoded, finish, Task { wanted: Wanted::Gray, size }, place),
+            Decode::Image(Image { channels, size }) => {
+                self.image(encoded, finish, Task { wanted: channels.into(), size }, place)
+            }
             Decode::Bytes => plain::bytes(encoded, &self.limits, place),
             Decode::Text => plain::text(encoded, &self.limits, place),
             Decode::Npy => npy::array(encoded, &self.limits, place),
@@ -135,7 +136,7 @@ impl Decoder {
     fn still(&mut self, still: Still<'_>, task: Task, place: &mut dyn Place) -> Result<Form, Rejection> {
         let Still { sides, layout, orientation, memory, read } = still;
         let upright = oriented(sides, orientation);
-        let size = task.size.filter(|size| (size.width, size.height) != upright);
+        let size = task.size.filter(|size| !fitting(upright, 1, *size).keeps(upright, 1, *size));
         // More than 8 bits are kept where nothing is to be computed from them.
         let keeps = task.wanted == Wanted::Gray && task.size.is_none() && layout.samples() == 1;
         let ready = keeps || layout == task.wanted.layout();
@@ -153,7 +154,8 @@ impl Decoder {
             let resized = size.map_or(0, |size| {
                 let fitting = fitting(sides, orientation, size);
                 let to = oriented(fitting.inner, orientation);
-                resizing(fitting.used, to, task.wanted.channels(), orientation != 1)
+                let (channels, turned) = (task.wanted.channels(), orientation != 1);
+                Resizing { sides, used: fitting.used, to, channels, turned, filter: size.filter }.memory()
             });
             self.limits.claim(place, sides, raw + memory.max(converted + resized))?;
         }
@@ -179,10 +181,16 @@ impl Decoder {
         };
         timed(&mut self.spent.resize, || match size {
             Some(size) => {
-                let picture =
-                    Picture { pixels: Pixels::Packed(pixels), sides, wanted: task.wanted, orientation };
+                let wanted = task.wanted;
+                let premultiplied =
+                    wanted == Wanted::Rgba && layout.has_alpha() && size.filter != Filter::Nearest;
+                if premultiplied {
+                    premultiply(pixels);
+                }
+                let pixels = Pixels::Packed(pixels);
+                let picture = Picture { pixels, whole: sides, by: 1, wanted, orientation, premultiplied };
                 let fitting = fitting(sides, orientation, size);
-                let shaped = self.shaper.resize(picture, fitting.used, (size, &fitting), &self.limits, place);
+                let shaped = self.shaper.resize(picture, (size, &fitting), &self.limits, place);
                 shaped.map(|shaped| Form { damaged: form.damaged, ..shaped })
             }
             None => self.limits.room(place, form.bytes).map(|target| {

@@ -24,7 +24,8 @@ pub(crate) fn first_frame<'a>(encoded: &'a [u8], limits: &Limits) -> Result<Stil
         usize::from(frame.width),
         usize::from(frame.height),
     );
-    let blank = frame.transparent.unwrap_or(0);
+    let clear = frame.transparent;
+    let blank = clear.unwrap_or(0);
     // Some frames are larger than their screen; the screen grows, as it does for Pillow.
     let screen_width = usize::from(decoder.width()).max(left + width);
     let screen_height = usize::from(decoder.height()).max(top + height);
@@ -36,8 +37,8 @@ pub(crate) fn first_frame<'a>(encoded: &'a [u8], limits: &Limits) -> Result<Stil
         let mut indices = vec![0; width * height];
         decoder.read_into_buffer(&mut indices).map_err(|error| broken(&error))?;
         let palette = decoder.palette().map_err(|error| broken(&error))?;
-        let colours = table(palette);
-        let (pixels, _) = target.as_chunks_mut::<3>();
+        let colours = table(palette, clear);
+        let (pixels, _) = target.as_chunks_mut::<4>();
         pixels.fill(colours[usize::from(blank)]);
         for (row, indices) in pixels.chunks_mut(screen_width).skip(top).zip(indices.chunks(width.max(1))) {
             for (pixel, index) in row[left..].iter_mut().zip(indices) {
@@ -46,14 +47,18 @@ pub(crate) fn first_frame<'a>(encoded: &'a [u8], limits: &Limits) -> Result<Stil
         }
         Ok(Damage::NONE)
     };
-    let layout = Layout { colour: Colour::Rgb, element: Element::U8 };
+    let layout = Layout { colour: Colour::Rgba, element: Element::U8 };
     Ok(Still { sides, layout, orientation: 1, memory, read: Box::new(read) })
 }
 
-/// All 256 colours an index can mean; black where the palette is shorter.
-fn table(palette: &[u8]) -> [[u8; 3]; 256] {
+/// All 256 colours an index can mean, opaque but for one; black where the palette is shorter.
+fn table(palette: &[u8], clear: Option<u8>) -> [[u8; 4]; 256] {
     let (colours, _) = palette.as_chunks::<3>();
-    std::array::from_fn(|index| colours.get(index).copied().unwrap_or_default())
+    std::array::from_fn(|index| {
+        let [red, green, blue] = colours.get(index).copied().unwrap_or_default();
+        let alpha = if clear.map(usize::from) == Some(index) { 0 } else { u8::MAX };
+        [red, green, blue, alpha]
+    })
 }
 
 fn broken(error: &gif::DecodingError) -> Rejection {

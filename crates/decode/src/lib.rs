@@ -5,8 +5,10 @@
 //!
 //! What the pixels are, so that a model trained on Pillow's sees the same:
 //!
-//! - `rgb` is `ImageOps.exif_transpose(image).convert("RGB")`, then `resize(…, BILINEAR)`, `ImageOps.fit` (crop) or
-//!   `ImageOps.pad` (pad). Alpha is dropped. Animations give their first frame, TIFF files their first page.
+//! - `rgb` is `ImageOps.exif_transpose(image).convert("RGB")`, then `resize(…)`, `ImageOps.fit` (crop), `ImageOps.pad` (pad) or
+//!   torchvision's `Resize` and `CenterCrop` (short), with the filter asked for. Alpha is dropped. Animations give their first frame,
+//!   TIFF files their first page.
+//! - `rgba` is the same with `convert("RGBA")`: resized with colours multiplied by alpha, as Pillow does it.
 //! - `gray` is Pillow's `L`. A JPEG gives its luma, without the detour through RGB.
 //! - 16 bits brought to 8 are shifted (`value >> 8`), also where Pillow would clip a gray image to white.
 //! - `gray` without a size keeps the samples of a one-channel file with more than 8 bits, and a TIFF file of several
@@ -35,6 +37,7 @@ mod orient;
 mod plain;
 mod planes;
 mod png;
+mod resample;
 mod shape;
 mod sniff;
 mod still;

@@ -2,7 +2,7 @@
 
 use crate::fit::Region;
 use crate::{Limits, Place, Rejection};
-use gpulane_model::Bytes;
+use gpulane_model::{Bytes, Filter};
 
 /// What decoders may allocate before an image's sides are known, and beside its pixels: notes, colour profiles, lists of strips.
 pub(crate) const NOTES: u64 = 16 << 20;
@@ -47,18 +47,57 @@ pub(crate) const fn area(sides: (u32, u32)) -> u64 {
     sides.0 as u64 * sides.1 as u64
 }
 
-/// What resizing takes: `used` of an image to `to`, which still lies as the image does.
-#[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // sides of images
-pub(crate) fn resizing(used: Region, to: (u32, u32), channels: u32, turned: bool) -> u64 {
-    let line = |used: f64, to: u32| {
-        let window = (used / f64::from(to.max(1))).max(1.0).ceil() as u64 * 2 + 1;
-        // Weights, exact and in whole numbers, and where they begin.
-        window * u64::from(to) * 10 + u64::from(to) * 128
-    };
-    // Rows come first: as high as they will be, and as wide as they were.
-    let between = (used.width.ceil() as u64 + 2) * u64::from(to.1) * u64::from(channels);
-    let lying = if turned { area(to) * u64::from(channels) } else { 0 };
-    line(used.width, to.0) + line(used.height, to.1) + between + lying
+/// An image that is to be resized.
+pub(crate) struct Resizing {
+    /// Its sides, as it is decoded and stored.
+    pub(crate) sides: (u32, u32),
+    /// What is used of it.
+    pub(crate) used: Region,
+    /// What that becomes; still lying as the image does.
+    pub(crate) to: (u32, u32),
+    /// Of a pixel.
+    pub(crate) channels: u32,
+    /// Whether it does not lie upright.
+    pub(crate) turned: bool,
+    /// How pixels are made of others.
+    pub(crate) filter: Filter,
+}
+
+impl Resizing {
+    /// Bytes that it takes beside the image and the place.
+    #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // sides of images
+    pub(crate) fn memory(&self) -> u64 {
+        let reach: f64 = match self.filter {
+            Filter::Nearest | Filter::Box | Filter::Bilinear | Filter::Hamming => 1.0,
+            Filter::Bicubic => 2.0,
+            Filter::Lanczos => 3.0,
+        };
+        let line = |used: f64, to: u32| {
+            let window = (reach * (used / f64::from(to.max(1))).max(1.0)).ceil() as u64 * 2 + 1;
+            // Weights, exact and in whole numbers, and where they begin.
+            window * u64::from(to) * 10 + u64::from(to) * 128
+        };
+        let (used, to, channels) = (self.used, self.to, u64::from(self.channels));
+        let rows = |used: f64, to: u32, other: u32| {
+            let margin = 2.0 * reach * (used / f64::from(to.max(1))).max(1.0) + 4.0;
+            (used + margin).ceil() as u64 * u64::from(other) * channels
+        };
+        // Columns come first: as high as they will be, and as wide as they were. Or the rows, whichever way they lie.
+        let columns_first = rows(used.width, to.0, to.1);
+        let between = match self.filter {
+            Filter::Nearest => 0,
+            Filter::Bilinear | Filter::Hamming => columns_first,
+            Filter::Box | Filter::Bicubic | Filter::Lanczos => {
+                columns_first.max(rows(used.height, to.1, to.0))
+            }
+        };
+        let lying = match (self.turned, self.filter) {
+            (false, _) => 0,
+            (true, Filter::Box) => area(self.sides) * channels,
+            (true, _) => area(to) * channels,
+        };
+        line(used.width, to.0) + line(used.height, to.1) + between + lying
+    }
 }
 
 /// The first `bytes` of a buffer, which is made anew where it is too small. What was in it is of no use to anybody.

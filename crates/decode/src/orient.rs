@@ -48,6 +48,35 @@ fn turn_pixels<const PIXEL: usize>(
     }
 }
 
+/// Copies single pixels of an image of stored `sides`: those at `columns` and `rows` of the upright one. Rows of the target begin
+/// `stride` bytes apart.
+pub(crate) fn pick(
+    (source, sides, orientation): (&[u8], (u32, u32), u8),
+    pixel: usize,
+    (columns, rows): (&[usize], &[usize]),
+    target: &mut [u8],
+    stride: usize,
+) {
+    let (width, height) = (sides.0 as usize, sides.1 as usize);
+    let (right, bottom) = (width.saturating_sub(1), height.saturating_sub(1));
+    let stored = |x: usize, y: usize| match orientation {
+        2 => (right - x, y),
+        3 => (right - x, bottom - y),
+        4 => (x, bottom - y),
+        5 => (y, x),
+        6 => (y, bottom - x),
+        7 => (right - y, bottom - x),
+        8 => (right - y, x),
+        _ => (x, y),
+    };
+    for (row, y) in target.chunks_mut(stride).zip(rows) {
+        for (to, x) in row.chunks_exact_mut(pixel).zip(columns) {
+            let (x, y) = stored(*x, *y);
+            to.copy_from_slice(&source[(y * width + x) * pixel..][..pixel]);
+        }
+    }
+}
+
 fn copy<'p, const PIXEL: usize>(row: &mut [[u8; PIXEL]], from: impl Iterator<Item = &'p [u8; PIXEL]>) {
     for (to, from) in row.iter_mut().zip(from) {
         *to = *from;
@@ -73,6 +102,20 @@ mod tests {
             all,
             ["abc/def", "cba/fed", "fed/cba", "def/abc", "ad/be/cf", "da/eb/fc", "fc/eb/da", "cf/be/ad"]
         );
+    }
+
+    #[test]
+    fn single_pixels_are_picked_as_they_lie_when_turned() {
+        for orientation in 1..=8 {
+            let (width, height) = oriented((3, 2), orientation);
+            let (columns, rows): (Vec<usize>, Vec<usize>) =
+                ((0..width as usize).collect(), (0..height as usize).collect());
+            let mut target = vec![b' '; (width as usize + 1) * height as usize];
+            let from = (b"abcdef".as_slice(), (3, 2), orientation);
+            pick(from, 1, (&columns, &rows), &mut target, width as usize + 1);
+            let picked = String::from_utf8(target).expect("letters");
+            assert_eq!(picked.trim_end().replace(' ', "/"), turned(orientation), "{orientation}");
+        }
     }
 
     #[test]

@@ -19,7 +19,7 @@ fn limits() -> Limits {
 type Made = Result<(Form, Vec<u8>), Rejection>;
 
 /// What is asked of a decoder.
-const FORMS: [(&str, Finish); 9] = [
+const FORMS: [(&str, Finish); 17] = [
     ("rgb", Finish::Here),
     ("rgb:24x18", Finish::Here),
     ("rgb:24x18", Finish::Planes),
@@ -29,6 +29,14 @@ const FORMS: [(&str, Finish); 9] = [
     ("rgb:7x30:pad", Finish::Here),
     ("gray", Finish::Here),
     ("gray:9x9", Finish::Here),
+    ("rgb:12x12:short=14", Finish::Planes),
+    ("rgb:12x12:short=14:bicubic", Finish::Here),
+    ("rgb:24x18:lanczos", Finish::Planes),
+    ("rgb:24x18:box", Finish::Here),
+    ("gray:7x8:nearest", Finish::Here),
+    ("rgba", Finish::Here),
+    ("rgba:24x18", Finish::Encoded),
+    ("rgba:13x9:pad:hamming", Finish::Here),
 ];
 
 fn decoder(decode: &str) -> Decoder {

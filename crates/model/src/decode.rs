@@ -1,7 +1,9 @@
-//! How the items of a map are decoded: `rgb:224x224`, `gray`, `bytes` and so on.
+//! How the items of a map are decoded: `rgb:224x224`, `gray`, `bytes` and so on. `words.rs` reads the text; here is what it
+//! means, and the one way it is written back.
+
+mod words;
 
 use std::fmt;
-use std::str::FromStr;
 
 use serde::{Deserialize, Serialize};
 
@@ -9,10 +11,8 @@ use serde::{Deserialize, Serialize};
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(try_from = "String", into = "String")]
 pub enum Decode {
-    /// An image in three colours, 8 bits each.
-    Rgb(Option<Size>),
-    /// An image in one channel. 8 bits, or 16 where the file has them and the size is left as it is.
-    Gray(Option<Size>),
+    /// An image as pixels.
+    Image(Image),
     /// The file as it is.
     Bytes,
     /// A `NumPy` array from a `.npy` file.
@@ -25,6 +25,26 @@ pub enum Decode {
     Load,
 }
 
+/// What every image becomes.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Image {
+    /// What a pixel has.
+    pub channels: Channels,
+    /// The size it is brought to; none: it stays as large as it is.
+    pub size: Option<Size>,
+}
+
+/// What a pixel has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Channels {
+    /// Three colours, 8 bits each.
+    Rgb,
+    /// Three colours and how opaque they are, 8 bits each.
+    Rgba,
+    /// One channel. 8 bits, or 16 where the file has them and nothing is computed from them.
+    Gray,
+}
+
 /// The size every image is brought to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Size {
@@ -34,6 +54,8 @@ pub struct Size {
     pub height: u32,
     /// How, where the proportions differ.
     pub fit: Fit,
+    /// How pixels are made of others.
+    pub filter: Filter,
 }
 
 /// What happens to an image whose proportions are not those asked for.
@@ -46,86 +68,91 @@ pub enum Fit {
     Crop,
     /// All of it is kept, centred, with black bars.
     Pad,
+    /// The shorter side is brought to this length with the proportions kept, then the middle is cut out, with black bars where
+    /// there is less than that: torchvision's `Resize(256)` and `CenterCrop(224)`.
+    Short(u32),
+}
+
+/// How pixels of another size are made: Pillow's `Resampling`, all but `Nearest` antialiased.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[allow(missing_docs)] // the field's names
+pub enum Filter {
+    Nearest,
+    Box,
+    #[default]
+    Bilinear,
+    Hamming,
+    Bicubic,
+    Lanczos,
 }
 
 /// Why a text is no [`Decode`], and what to write.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct DecodeError(String);
 
-const FORMS: &str =
-    "rgb, rgb:224x224, rgb:224x224:crop, rgb:224x224:pad, gray, gray:WxH, bytes, npy, text, value or load";
-/// Larger than any image a model is given; keeps every product below within 64 bits.
-const LONGEST_SIDE: u32 = 65_535;
-
 impl Decode {
-    /// The size of every decoded image, where one is asked for.
-    pub const fn size(self) -> Option<Size> {
-        match self {
-            Self::Rgb(size) | Self::Gray(size) => size,
-            _ => None,
-        }
-    }
+    /// `rgb`: images in colour, each as large as it is.
+    pub const RGB: Self = Self::Image(Image { channels: Channels::Rgb, size: None });
 
     /// Bytes of every decoded item, where all have the same.
     pub const fn item_bytes(self) -> Option<u64> {
         match self {
-            Self::Rgb(Some(size)) => Some(size.width as u64 * size.height as u64 * 3),
-            Self::Gray(Some(size)) => Some(size.width as u64 * size.height as u64),
+            Self::Image(Image { channels, size: Some(size), .. }) => {
+                Some(size.width as u64 * size.height as u64 * channels.count() as u64)
+            }
             _ => None,
         }
     }
 }
 
-impl FromStr for Decode {
-    type Err = DecodeError;
+impl Image {
+    /// Whether workers that can do it may be given JPEGs that are still to be brought to colour and size. All else comes finished.
+    pub const fn is_finished_by_workers(self) -> bool {
+        let Some(Size { filter: Filter::Bilinear, .. }) = self.size else { return false };
+        matches!(self.channels, Channels::Rgb)
+    }
+}
 
-    fn from_str(text: &str) -> Result<Self, DecodeError> {
-        let mut words = text.split(':');
-        let kind = words.next().unwrap_or_default();
-        let size = words.next().map(|size| parse_size(text, size, words.next())).transpose()?;
-        if words.next().is_some() {
-            return Err(DecodeError(format!("`{text}` has too many parts; write {FORMS}")));
+impl Channels {
+    /// How many there are.
+    pub const fn count(self) -> u32 {
+        match self {
+            Self::Rgb => 3,
+            Self::Rgba => 4,
+            Self::Gray => 1,
         }
-        match (kind, size) {
-            ("rgb", size) => Ok(Self::Rgb(size)),
-            ("gray" | "grey", size) => Ok(Self::Gray(size)),
-            ("bytes", None) => Ok(Self::Bytes),
-            ("npy", None) => Ok(Self::Npy),
-            ("text", None) => Ok(Self::Text),
-            ("value", None) => Ok(Self::Value),
-            ("load", None) => Ok(Self::Load),
-            ("bytes" | "npy" | "text" | "value" | "load", Some(_)) => {
-                Err(DecodeError(format!("`{kind}` has no size; write `{kind}`")))
-            }
-            _ => Err(DecodeError(format!("`{kind}` is no way to decode; write {FORMS}"))),
+    }
+
+    const fn word(self) -> &'static str {
+        match self {
+            Self::Rgb => "rgb",
+            Self::Rgba => "rgba",
+            Self::Gray => "gray",
         }
     }
 }
 
-fn parse_size(text: &str, size: &str, fit: Option<&str>) -> Result<Size, DecodeError> {
-    let side = |word: &str| word.parse().ok().filter(|side| (1..=LONGEST_SIDE).contains(side));
-    let sides = size.split_once(['x', '×']).and_then(|(width, height)| Some((side(width)?, side(height)?)));
-    let Some((width, height)) = sides else {
-        return Err(DecodeError(format!(
-            "`{size}` in `{text}` is no size; write WIDTHxHEIGHT with sides from 1 to {LONGEST_SIDE}, such as 224x224"
-        )));
-    };
-    let fit = match fit {
-        None | Some("stretch") => Fit::Stretch,
-        Some("crop") => Fit::Crop,
-        Some("pad") => Fit::Pad,
-        Some(other) => {
-            return Err(DecodeError(format!("`{other}` in `{text}` is unknown; write stretch, crop or pad")));
+impl Filter {
+    const ALL: [Self; 6] =
+        [Self::Nearest, Self::Box, Self::Bilinear, Self::Hamming, Self::Bicubic, Self::Lanczos];
+
+    /// Its name in a `decode` text.
+    pub const fn word(self) -> &'static str {
+        match self {
+            Self::Nearest => "nearest",
+            Self::Box => "box",
+            Self::Bilinear => "bilinear",
+            Self::Hamming => "hamming",
+            Self::Bicubic => "bicubic",
+            Self::Lanczos => "lanczos",
         }
-    };
-    Ok(Size { width, height, fit })
+    }
 }
 
 impl fmt::Display for Decode {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Rgb(size) => write_sized(f, "rgb", *size),
-            Self::Gray(size) => write_sized(f, "gray", *size),
+            Self::Image(image) => image.fmt(f),
             Self::Bytes => f.write_str("bytes"),
             Self::Npy => f.write_str("npy"),
             Self::Text => f.write_str("text"),
@@ -135,14 +162,24 @@ impl fmt::Display for Decode {
     }
 }
 
-fn write_sized(f: &mut fmt::Formatter<'_>, kind: &str, size: Option<Size>) -> fmt::Result {
-    let Some(Size { width, height, fit }) = size else { return f.write_str(kind) };
-    let fit = match fit {
-        Fit::Stretch => "",
-        Fit::Crop => ":crop",
-        Fit::Pad => ":pad",
-    };
-    write!(f, "{kind}:{width}x{height}{fit}")
+/// The one order: kind, size, fit, filter. What is the default is left out, so that a text from before there was a choice is
+/// written as it was read.
+impl fmt::Display for Image {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.channels.word())?;
+        let Some(Size { width, height, fit, filter }) = self.size else { return Ok(()) };
+        write!(f, ":{width}x{height}")?;
+        match fit {
+            Fit::Stretch => {}
+            Fit::Crop => f.write_str(":crop")?,
+            Fit::Pad => f.write_str(":pad")?,
+            Fit::Short(side) => write!(f, ":short={side}")?,
+        }
+        if filter != Filter::default() {
+            write!(f, ":{}", filter.word())?;
+        }
+        Ok(())
+    }
 }
 
 impl TryFrom<String> for Decode {
@@ -166,44 +203,3 @@ impl fmt::Display for DecodeError {
 }
 
 impl std::error::Error for DecodeError {}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn what_is_written_is_read_back() {
-        for text in [
-            "rgb",
-            "rgb:224x224",
-            "rgb:640x480:crop",
-            "rgb:1x65535:pad",
-            "gray",
-            "gray:8x9",
-            "bytes",
-            "npy",
-            "text",
-            "value",
-            "load",
-        ] {
-            assert_eq!(text.parse::<Decode>().map(|decode| decode.to_string()).as_deref(), Ok(text));
-        }
-    }
-
-    #[test]
-    fn mistakes_say_what_to_write() {
-        for (text, word) in [
-            ("rbg:224x224", "write rgb"),
-            ("rgb:224", "WIDTHxHEIGHT"),
-            ("rgb:0x4", "WIDTHxHEIGHT"),
-            ("rgb:4x99999999999", "WIDTHxHEIGHT"),
-            ("rgb:4x4:zoom", "stretch, crop or pad"),
-            ("bytes:4x4", "write `bytes`"),
-            ("rgb:4x4:crop:x", "too many parts"),
-            ("", "write rgb"),
-        ] {
-            let error = text.parse::<Decode>().expect_err(text).to_string();
-            assert!(error.contains(word), "{text}: {error}");
-        }
-    }
-}

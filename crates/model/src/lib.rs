@@ -25,7 +25,7 @@ pub mod env_vars;
 pub mod template;
 
 pub use config::Config;
-pub use decode::{Decode, DecodeError, Fit, Size};
+pub use decode::{Channels, Decode, DecodeError, Filter, Fit, Image, Size};
 pub use event::{Event, Record, Stuck};
 pub use exit::{ExitCode, ProcessExit};
 pub use failure::{FailReason, Failure, FullDisk};

@@ -10,7 +10,7 @@ from ._cuda import Driver
 
 __all__ = ["DECODED", "FITS", "SOURCE", "Finisher"]
 
-FITS = {"stretch": 0, "crop": 1, "pad": 2}
+FITS = {"stretch": 0, "crop": 1, "pad": 2, "short": 3}
 TILE_WIDTH, TILE_HEIGHT = 32, 16
 """As `TILE_W` and `TILE_H` below."""
 
@@ -114,6 +114,14 @@ __device__ inline bool picture_of(const Entry &e, u64 base, const Decoded *decod
     return true;
 }
 
+// Of a side that was brought to `resized`, the middle as long as `target`; what is left over is halved, to even.
+__device__ inline void middle_of(int side, long long resized, int target, double &from, double &used, int &at, int &inner) {
+    if (resized <= target) { inner = (int)resized; at = (target - inner) / 2; return; }
+    double scale = (double)side / resized;
+    from = rint((resized - target) * 0.5) * scale;
+    used = target * scale;
+}
+
 #define TILE_W 32
 #define TILE_H 16
 #define ROWS 96
@@ -121,7 +129,7 @@ __device__ inline bool picture_of(const Entry &e, u64 base, const Decoded *decod
 // One block: TILE_W x TILE_H pixels of one picture. First the source rows it needs, brought to the target's width, then
 // those to its height; each rounded to 8 bits, as Pillow does.
 extern "C" __global__ void __launch_bounds__(TILE_W * 8) finish(
-    const Entry *table, u64 base, const Decoded *decoded, u8 *out, int width, int height, int colours, int fit) {
+    const Entry *table, u64 base, const Decoded *decoded, u8 *out, int width, int height, int colours, int fit, int shorter) {
     __shared__ u8 wide[3][ROWS][TILE_W];
     __shared__ Window columns[TILE_W], lines[TILE_H];
     int at = blockIdx.z, x = blockIdx.x * TILE_W + threadIdx.x, top = blockIdx.y * TILE_H;
@@ -150,6 +158,11 @@ extern "C" __global__ void __launch_bounds__(TILE_W * 8) finish(
     if (fit == 2 && ratio != wanted) {
         if (ratio > wanted) { inner_h = max(1, (int)rint((double)tall / broad * width)); upper = (int)rint((height - inner_h) * 0.5); }
         else { inner_w = max(1, (int)rint((double)broad / tall * height)); left = (int)rint((width - inner_w) * 0.5); }
+    }
+    if (fit == 3) {
+        // As torchvision: the shorter side to a length, the longer one cut off, then the middle; bars where there is less.
+        middle_of(broad, (long long)shorter * broad / min(broad, tall), width, from_x, used_x, left, inner_w);
+        middle_of(tall, (long long)shorter * tall / min(broad, tall), height, from_y, used_y, upper, inner_h);
     }
     // The windows are the same for whole columns and rows of the tile: each is worked out once.
     if (threadIdx.y == 0) columns[threadIdx.x] = window_of(clamped(x - left, inner_w - 1), inner_w, from_x, used_x, broad);
@@ -215,6 +228,6 @@ class Finisher:
         assert decode.size is not None
         width, height = decode.size
         grid = (-(-width // TILE_WIDTH), -(-height // TILE_HEIGHT), count)
-        numbers = [c_int(width), c_int(height), c_int(decode.channels), c_int(FITS[decode.fit])]
+        numbers = [c_int(width), c_int(height), c_int(decode.channels), c_int(FITS[decode.fit]), c_int(decode.short)]
         args = [c_void_p(table), c_void_p(base), c_void_p(decoded), c_void_p(out), *numbers]
         self._driver.launch(self._kernel, grid, (TILE_WIDTH, 8, 1), stream, args)

@@ -115,7 +115,7 @@ class Gpu:
     def accepts(self, decode: Optional[str]) -> Tuple[str, ...]:
         """What this worker can finish itself. Nothing is compiled for models that take no pictures."""
         asked = os.environ.get("GPULANE_FINISH", "auto")
-        if asked == "cpu" or (decode is not None and Decode.parse(decode).size is None):
+        if asked == "cpu" or (decode is not None and not Decode.parse(decode).is_finished_by_workers):
             return ()
         if self._finisher is None:
             self._make(with_decoder=asked != "planes")
@@ -194,7 +194,7 @@ class Gpu:
         self.driver.enter()
         begun = Event(self.driver)
         begun.record(self.stream)
-        if self.decode.size is not None and not batch.packed:
+        if self.decode.is_finished_by_workers and not batch.packed:
             return self._finished(batch, start, end, begun)
         origin, size = self._range(batch, start, end)
         memory = self.allocate(max(size, 1))
@@ -227,7 +227,8 @@ class Gpu:
         self.driver.to_device(memory.address, batch.address + origin, length, self.stream)
         table = batch.address + (batch.first + start) * ENTRY.size
         kept = self._launch((table, count * ENTRY.size), memory.address - origin, records, out, count, self.decode)
-        shape = (count, height, width, 3) if self.decode.channels == 3 else (count, height, width)
+        channels = self.decode.channels
+        shape = (count, height, width) if channels == 1 else (count, height, width, channels)
         library = self.library(out, 0)
         given = library.images(library.view(0, 1, shape))
         failed, more = self._rescue(rescued, out, size)

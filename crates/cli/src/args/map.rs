@@ -42,7 +42,8 @@ pub(crate) struct Map {
 #[derive(Debug, Clone, Default, Args)]
 #[command(next_help_heading = "The map")]
 pub(crate) struct MapSettings {
-    /// How items are decoded: rgb:224x224, rgb, gray, npy, text, bytes, … [default: as the model says, else bytes]
+    /// How items are decoded: rgb:224x224, rgba, gray, npy, text, bytes, …; behind a size also crop, pad, short=N
+    /// and a filter [default: as the model says, else bytes]
     #[arg(long, value_name = "DECODE")]
     pub(crate) decode: Option<String>,
     /// Items per batch [default: auto]

@@ -2,13 +2,14 @@
 
 use std::time::Instant;
 
+use gpulane_model::{Filter, Size};
 use turbojpeg::{Colorspace, PixelFormat, Subsamp};
 
 use super::{Opened, header};
 use crate::colour::{self, Colour, Wanted, convert};
 use crate::decoder::{Decoder, Task};
 use crate::fit::{Fitting, fitting, oriented, shrink};
-use crate::memory::{area, resizing, stretch_to};
+use crate::memory::{Resizing, area, stretch_to};
 use crate::orient::turn;
 use crate::planes::{Chroma, Layout, Planes};
 use crate::shape::{Picture, Pixels};
@@ -28,7 +29,7 @@ impl Decoder {
         place: &mut dyn Place,
     ) -> Result<Form, Rejection> {
         let mut opened = self.jpegs.open(encoded, &self.limits)?;
-        if let (Wanted::Rgb, Some(size)) = (task.wanted, task.size) {
+        if let (Wanted::Rgb, Some(size @ Size { filter: Filter::Bilinear, .. })) = (task.wanted, task.size) {
             if finish == Finish::Encoded && opened.travels() && header::has_end(encoded) {
                 return self.jpeg_as_it_is(encoded, &opened, place);
             }
@@ -67,7 +68,7 @@ impl Decoder {
         let even = |by: &u32| width.is_multiple_of(*by) && height.is_multiple_of(*by);
         // The chroma, too, stays at or above the target; planes shrink it along with the luma, pixels do not.
         let halves = if matches!(chroma, 0 | 3) { 1 } else { 2 };
-        let most = shrink(fitting, opened.header.orientation) / halves;
+        let most = shrink(fitting, opened.header.orientation, Filter::Bilinear) / halves;
         let by = [8, 4, 2].into_iter().filter(|by| *by <= most).find(even).unwrap_or(1);
         let form = planes_form((width / by, height / by), chroma, opened.header.orientation);
         let ours = opened.layout(by).filter(|_| by == 1).map_or(0, |layout| layout.bytes() as u64);
@@ -96,16 +97,17 @@ impl Decoder {
         let orientation = opened.header.orientation;
         let Some(size) = task.size else { return self.jpeg_whole(encoded, opened, task, place) };
         let fitting = fitting(opened.sides(), orientation, size);
-        let by = shrink(&fitting, orientation);
+        let by = shrink(&fitting, orientation, size.filter);
         let sides = opened.shrunk(by);
         let used = fitting.used.shrunk(by);
         let lying = oriented(fitting.inner, orientation);
         let pixels = area(sides) * u64::from(task.wanted.channels());
         let planes = opened.layout(by).map_or(0, |layout| layout.bytes() as u64);
-        let resized = resizing(used, lying, task.wanted.channels(), orientation != 1);
+        let (channels, turned) = (task.wanted.channels(), orientation != 1);
+        let resized = Resizing { sides, used, to: lying, channels, turned, filter: size.filter }.memory();
         let memory = pixels.max(planes) + opened.ink(by) + opened.memory(encoded).max(resized);
         self.limits.claim(place, opened.sides(), memory)?;
-        if orientation == 1 && sides == (size.width, size.height) && used.is_whole(sides) {
+        if (Fitting { used, ..fitting }).keeps(sides, orientation, size) {
             let form = Form::image(Element::U8, sides.0, sides.1, task.wanted.channels());
             let target = self.limits.room(place, form.bytes)?;
             return self.jpeg_into(encoded, opened, (by, task.wanted), target).map(|()| form);
@@ -113,7 +115,8 @@ impl Decoder {
         let mut buffer = std::mem::take(&mut self.pixels);
         let finished = opened
             .layout(by)
-            .filter(|_| task.wanted == Wanted::Rgb && self.shaper.takes_planes(sides, used, lying));
+            .filter(|_| task.wanted == Wanted::Rgb && size.filter == Filter::Bilinear)
+            .filter(|_| self.shaper.takes_planes(sides, used, lying));
         let plain = finished.filter(|layout| self.jpeg_unfinished(encoded, opened, *layout, &mut buffer));
         let whole = if let Some(layout) = plain {
             Ok(Pixels::Planes(Planes { samples: &buffer, layout }))
@@ -123,8 +126,9 @@ impl Decoder {
         };
         let shaped = whole.and_then(|pixels| {
             let began = Instant::now();
-            let picture = Picture { pixels, sides, wanted: task.wanted, orientation };
-            let shaped = self.shaper.resize(picture, used, (size, &fitting), &self.limits, place);
+            let (whole, wanted) = (opened.sides(), task.wanted);
+            let picture = Picture { pixels, whole, by, wanted, orientation, premultiplied: false };
+            let shaped = self.shaper.resize(picture, (size, &fitting), &self.limits, place);
             self.spent.resize += began.elapsed();
             shaped
         });
@@ -195,6 +199,7 @@ impl Decoder {
         } else {
             let format = match wanted {
                 Wanted::Rgb => PixelFormat::RGB,
+                Wanted::Rgba => PixelFormat::RGBA,
                 Wanted::Gray => PixelFormat::GRAY,
             };
             self.jpegs.pixels(encoded, opened, (by, format), target)

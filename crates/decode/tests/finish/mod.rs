@@ -160,6 +160,8 @@ pub(crate) fn finished(form: &Form, planes: &[u8], (width, height): (usize, usiz
     let (full_width, full_height) = (image.width as f64, image.height as f64);
     let mut part = [(0.0, full_width), (0.0, full_height)];
     let mut inner = (width, height);
+    let half = |over: usize| (over as f64 / 2.0).round_ties_even() as usize;
+    let mut at = None;
     match fit {
         "crop" if has > wants => {
             let left = (full_width - wants * full_height) / 2.0;
@@ -171,11 +173,23 @@ pub(crate) fn finished(form: &Form, planes: &[u8], (width, height): (usize, usiz
         }
         "pad" if has > wants => inner.1 = (width as f64 / has).round_ties_even() as usize,
         "pad" => inner.0 = (height as f64 * has).round_ties_even() as usize,
-        _ => {}
+        other => {
+            if let Some(short) = other.strip_prefix("short=") {
+                let short: usize = short.parse().expect("a length");
+                let least = image.width.min(image.height);
+                let sides = [short * image.width / least, short * image.height / least];
+                for (axis, (side, target)) in sides.into_iter().zip([width, height]).enumerate() {
+                    let scale = part[axis].1 / side as f64;
+                    let skipped = half(side.saturating_sub(target)) as f64;
+                    part[axis] = (skipped * scale, (skipped + side.min(target) as f64) * scale);
+                }
+                inner = (sides[0].min(width), sides[1].min(height));
+                at = Some(((width - inner.0) / 2, (height - inner.1) / 2));
+            }
+        }
     }
     let small = resized(&image, part, inner);
-    let half = |over: usize| (over as f64 / 2.0).round_ties_even() as usize;
-    let (left, top) = (half(width - inner.0), half(height - inner.1));
+    let (left, top) = at.unwrap_or_else(|| (half(width - inner.0), half(height - inner.1)));
     let mut target = vec![[0; 3]; width * height];
     for (y, row) in small.pixels.chunks(inner.0).enumerate() {
         target[(top + y) * width + left..][..inner.0].copy_from_slice(row);

@@ -62,7 +62,7 @@ fn what_is_decoded_decides_which_members_are_items() {
     scene.write("s.tar", tar(&[("a.mask.png", b"m"), ("a.jpg", b"j"), ("a.npy", b"n"), ("a.txt", b"t")]));
     for (decode, names) in [
         (None, &["s.tar/a.mask.png", "s.tar/a.jpg"][..]),
-        (Some(Decode::Rgb(None)), &["s.tar/a.mask.png", "s.tar/a.jpg"]),
+        (Some(Decode::RGB), &["s.tar/a.mask.png", "s.tar/a.jpg"]),
         (Some(Decode::Npy), &["s.tar/a.npy"]),
         (Some(Decode::Text), &["s.tar/a.txt"]),
     ] {

@@ -107,7 +107,7 @@ fn crashes(item: &Item, begun: &Begun) -> Option<i32> {
         Place::Value(_) | Place::Bad(_) => return None,
     };
     let used = gpulane_files::read_text(&begun.task.dir.join(DECODE)).ok().and_then(|text| text.parse().ok());
-    let decode = used.or(begun.task.map.decode).unwrap_or(Decode::Rgb(None));
+    let decode = used.or(begun.task.map.decode).unwrap_or(Decode::RGB);
     let trial = Trial { path: path.to_owned(), offset, bytes, decode };
     let mut command = Command::new("/proc/self/exe");
     command.arg0(FEEDER).env(VARIABLE, serde_json::to_string(&trial).ok()?);

@@ -118,7 +118,8 @@ impl Hub {
     pub(super) fn start_flow(&mut self, ready: &Abilities) -> Result<(), String> {
         let map = &self.task.map;
         let decode = self.decode_for(ready)?;
-        let planes = decode.size().is_some() && ready.accepts.iter().any(|kind| kind == "planes");
+        let unfinished = matches!(decode, Decode::Image(image) if image.is_finished_by_workers());
+        let planes = unfinished && ready.accepts.iter().any(|kind| kind == "planes");
         let on_device = planes && ready.accepts.iter().any(|kind| kind == "jpeg");
         let threads = map.threads.unwrap_or_else(cores).clamp(1, 256);
         let workers = u32::try_from(self.task.stage.jobs.len()).unwrap_or(1).max(1);
