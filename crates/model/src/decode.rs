@@ -103,13 +103,11 @@ impl Decode {
             _ => None,
         }
     }
-}
 
-impl Image {
     /// Whether workers that can do it may be given JPEGs that are still to be brought to colour and size. All else comes finished.
     pub const fn is_finished_by_workers(self) -> bool {
-        let Some(Size { filter: Filter::Bilinear, .. }) = self.size else { return false };
-        matches!(self.channels, Channels::Rgb)
+        let Self::Image(Image { channels: Channels::Rgb, size: Some(size), .. }) = self else { return false };
+        matches!(size.filter, Filter::Bilinear)
     }
 }
 

@@ -69,7 +69,7 @@ fn geometry_for(
 pub fn ring_bytes(map: &MapStage, workers: u32, decode: Decode) -> Result<u64, String> {
     let of = |planes| geometry_for(map, workers, map.batch, decode, planes).map(|ring| ring.bytes());
     // Whether pictures are finished on the GPU is known only when a worker is there.
-    let planes = if decode.size().is_some() { of(true)? } else { 0 };
+    let planes = if decode.is_finished_by_workers() { of(true)? } else { 0 };
     Ok(of(false)?.max(planes))
 }
 
@@ -118,8 +118,7 @@ impl Hub {
     pub(super) fn start_flow(&mut self, ready: &Abilities) -> Result<(), String> {
         let map = &self.task.map;
         let decode = self.decode_for(ready)?;
-        let unfinished = matches!(decode, Decode::Image(image) if image.is_finished_by_workers());
-        let planes = unfinished && ready.accepts.iter().any(|kind| kind == "planes");
+        let planes = decode.is_finished_by_workers() && ready.accepts.iter().any(|kind| kind == "planes");
         let on_device = planes && ready.accepts.iter().any(|kind| kind == "jpeg");
         let threads = map.threads.unwrap_or_else(cores).clamp(1, 256);
         let workers = u32::try_from(self.task.stage.jobs.len()).unwrap_or(1).max(1);
