@@ -1,0 +1,187 @@
+"""What a file should give: Pillow's pixels, strictly loaded, and tifffile's where Pillow cannot. As docs/map.md promises them."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import warnings
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+FORMATS = ("JPEG", "MPO", "PNG", "TIFF", "WEBP", "GIF", "BMP", "DIB")
+# Pillow's own limit is a warning; ours is a refusal.
+MOST_PIXELS = 179_000_000
+# Number types that 8 bits cannot be had from without a choice of range.
+WIDE_MODES = ("I", "F")
+
+
+@dataclass
+class Reference:
+    """What other programs make of one file and one `--decode`."""
+
+    pixels: Any = None  # an array, or nothing where the file is refused
+    why: str = ""  # why it is refused
+    by: str = "Pillow"
+    mode: str = ""  # Pillow's mode
+    format: str = ""
+    sides: tuple[int, int] = (0, 0)
+
+
+def content(path: Path) -> str:
+    """The format a file's first bytes say, as gpulane tells it."""
+    head = path.open("rb").read(16)
+    if head[:2] == b"\xff\xd8":
+        return "JPEG"
+    if head[:8] == b"\x89PNG\r\n\x1a\n":
+        return "PNG"
+    if head[:4] in (b"II*\0", b"MM\0*", b"II+\0", b"MM\0+"):
+        return "TIFF"
+    if head[:4] == b"RIFF" and head[8:12] == b"WEBP":
+        return "WebP"
+    if head[:6] in (b"GIF87a", b"GIF89a"):
+        return "GIF"
+    return "BMP" if head[:2] == b"BM" else "other"
+
+
+def references(path: Path, forms: list[str]) -> dict[str, Reference]:
+    """One for each form. Whatever a library raises is its refusal."""
+    found = {}
+    for form in forms:
+        try:
+            found[form] = _by_pillow(path, form)
+        except Exception as error:  # noqa: BLE001 -- a refusal, of whatever type
+            found[form] = Reference(why=f"{type(error).__name__}: {error}"[:200])
+            if content(path) == "TIFF":
+                with contextlib.suppress(Exception):
+                    found[form] = _by_tifffile(path, form)
+    return found
+
+
+def _by_pillow(path: Path, form: str) -> Reference:
+    from PIL import Image, ImageFile, ImageOps
+
+    Image.init()
+    Image.MAX_IMAGE_PIXELS = MOST_PIXELS
+    ImageFile.LOAD_TRUNCATED_IMAGES = False
+    kind, _, size = form.partition(":")
+    with warnings.catch_warnings(), Image.open(path, formats=FORMATS) as image:
+        warnings.simplefilter("ignore")
+        warnings.simplefilter("error", Image.DecompressionBombWarning)
+        known = Reference(mode=image.mode, format=str(image.format), sides=image.size)
+        if kind == "gray" and image.format in ("JPEG", "MPO") and image.mode != "CMYK":
+            image.draft("L", image.size)  # the luma as it stands in the file
+        image.load()
+        turned = ImageOps.exif_transpose(image)
+        assert turned is not None
+        if kind == "gray" and not size and turned.mode.startswith("I;16"):
+            known.pixels = _array(turned)
+            return known
+        eight = _eight_bits(turned)
+        picture = eight.convert("RGB" if kind == "rgb" else "L")
+        if size:
+            picture = _sized(picture, size)
+        known.pixels = _array(picture)
+    return known
+
+
+def _sized(picture: Any, size: str) -> Any:
+    from PIL import Image, ImageOps
+
+    sides, _, fit = size.partition(":")
+    width, height = map(int, sides.split("x"))
+    if fit == "crop":
+        return ImageOps.fit(picture, (width, height), Image.Resampling.BILINEAR)
+    if fit == "pad":
+        return ImageOps.pad(picture, (width, height), Image.Resampling.BILINEAR)
+    return picture.resize((width, height), Image.Resampling.BILINEAR)
+
+
+def _array(image: Any) -> Any:
+    import numpy as np
+
+    array = np.asarray(image)
+    return array.astype(array.dtype.newbyteorder("="))
+
+
+def _eight_bits(image: Any) -> Any:
+    """16 bits are shifted, as map.md says; wider numbers have no reference here."""
+    from PIL import Image
+
+    if image.mode.startswith("I;16"):
+        return Image.fromarray((_array(image) >> 8).astype("uint8"))
+    if image.mode in WIDE_MODES:
+        raise ValueError(f"mode {image.mode} has no 8 bits that all would agree on")
+    return image
+
+
+def _by_tifffile(path: Path, form: str) -> Reference:
+    """The first page, brought to 8 bits by the same rules."""
+    import numpy as np
+    import tifffile
+    from PIL import Image
+
+    kind, _, size = form.partition(":")
+    with contextlib.redirect_stderr(io.StringIO()), tifffile.TiffFile(path) as file:
+        page = file.pages[0]
+        assert isinstance(page, tifffile.TiffPage)
+        array = page.asarray()
+        photometric = getattr(page.photometric, "name", "")
+        known = Reference(by="tifffile", mode=f"{page.dtype} {photometric}", format="TIFF", sides=(page.imagewidth, page.imagelength))
+        if page.imagedepth > 1 or array.size > MOST_PIXELS * 4:
+            raise ValueError("more than a picture")
+        if page.planarconfig == 2 and array.ndim == 3:
+            array = np.moveaxis(array, 0, -1)
+        bits = page.bitspersample if isinstance(page.bitspersample, int) else page.bitspersample[0]
+        array = _colours(page, array, photometric, bits)
+        orientation = page.tags.get(274)
+        array = _turned(array, orientation.value if orientation else 1)
+    if kind == "gray" and not size and array.ndim == 2 and array.dtype == np.uint16:
+        known.pixels = array
+        return known
+    if array.dtype == np.uint16:
+        array = (array >> 8).astype(np.uint8)
+    picture = Image.fromarray(array).convert("RGB" if kind == "rgb" else "L")
+    known.pixels = _array(_sized(picture, size) if size else picture)
+    return known
+
+
+def _colours(page: Any, array: Any, photometric: str, bits: int) -> Any:
+    """Gray or RGB, 8 or 16 bits; without extra channels."""
+    import numpy as np
+
+    if array.dtype == bool:
+        array = array.astype(np.uint8) * 255
+    elif array.dtype not in (np.uint8, np.uint16):
+        raise ValueError(f"{array.dtype} has no 8 bits that all would agree on")
+    elif photometric != "PALETTE" and bits not in (8, 16):
+        array = _scaled(array, bits)
+    if photometric == "PALETTE":
+        return (np.moveaxis(page.colormap, 0, -1)[array] >> 8).astype(np.uint8)
+    if photometric in ("MINISBLACK", "MINISWHITE"):
+        array = array[..., 0] if array.ndim == 3 else array
+        return np.iinfo(array.dtype).max - array if photometric == "MINISWHITE" else array
+    if photometric == "RGB" or (photometric == "YCBCR" and page.compression in (6, 7)):
+        return np.ascontiguousarray(array[..., :3])
+    raise ValueError(f"{photometric} is left to Pillow")
+
+
+def _scaled(array: Any, bits: int) -> Any:
+    """Few bits fill 8; more than 8 keep their values in 16, as Pillow reads 12 bits."""
+    import numpy as np
+
+    if bits < 8:
+        return (array.astype(np.uint32) * 255 // ((1 << bits) - 1)).astype(np.uint8)
+    raise ValueError(f"{bits} bits have no range that all would agree on")
+
+
+def _turned(array: Any, orientation: int) -> Any:
+    import numpy as np
+
+    if orientation in (5, 6, 7, 8):
+        array = np.swapaxes(array, 0, 1)
+    if orientation in (2, 3, 6, 7):
+        array = array[:, ::-1]
+    if orientation in (3, 4, 7, 8):
+        array = array[::-1]
+    return np.ascontiguousarray(array)
