@@ -19,13 +19,13 @@ FORMS = ["rgb", "rgb:64x48", "rgb:224x224:crop", "gray", "gray:100x80"]
 MEMORY = 6 << 30
 
 
-def compare(binary: Path, files: list[Path], forms: list[str]) -> tuple[list[Verdict], list[str]]:
+def compare(binary: Path, files: list[Path], forms: list[str], scratch: Path) -> tuple[list[Verdict], list[str]]:
     """A verdict for each file and form, and what went wrong around them."""
     items = [str(file.relative_to(PLACE)) for file in files]
     outcomes = {}
     for form in forms:
         started = time.monotonic()
-        outcomes[form] = through_map(binary, items, PLACE, form, PLACE / "maps" / form.replace(":", "-"))
+        outcomes[form] = through_map(binary, items, PLACE, form, scratch / form.replace(":", "-"))
         print(f"pictures: {len(items)} files as {form} in {time.monotonic() - started:.0f} s", file=sys.stderr)
     troubles = [f"{form}: {trouble}" for form, outcome in outcomes.items() for trouble in outcome.troubles]
     return judged(items, forms, outcomes), troubles

@@ -22,10 +22,11 @@ def recipes() -> list[Recipe]:
     return [*by_pillow.recipes(), *by_tifffile.recipes(), *by_vips.recipes(), *by_tools.recipes()]
 
 
-def sample(count: int | None, seed: int, sources: list[fetched.Source]) -> list[Path]:
-    """So many files of the corpus, the same for a seed; all of it without a count. Two thirds of a sample are made, one is fetched."""
-    wanted = sorted(recipes(), key=lambda recipe: order(seed, recipe.place))
-    files = [file for source in sources for file in source.files(PLACE)]
+def sample(count: int | None, seed: int, sources: list[fetched.Source], only: str = "") -> list[Path]:
+    """So many files of the corpus, the same for a seed; all of it without a count. Two thirds of a sample are made, one is fetched.
+    `only` stands somewhere in the path of each."""
+    wanted = sorted((recipe for recipe in recipes() if only in f"made/{recipe.place}"), key=lambda recipe: order(seed, recipe.place))
+    files = [file for source in sources for file in source.files(PLACE) if only in str(file.relative_to(PLACE))]
     files.sort(key=lambda file: order(seed, str(file.relative_to(PLACE))))
     if count is not None:
         files = files[: count // 3]
@@ -36,12 +37,12 @@ def sample(count: int | None, seed: int, sources: list[fetched.Source]) -> list[
 def make(wanted: list[Recipe]) -> list[Path]:
     """Makes what is not there yet. A recipe its program refuses (many combinations are none) leaves a note and no file."""
     _RECIPES[:] = wanted
-    stamp = _stamp()
-    todo = [number for number, recipe in enumerate(wanted) if not _is_made(recipe, stamp)]
+    stamps = {maker: _stamp(maker) for maker in {recipe.maker for recipe in wanted}}
+    todo = [number for number, recipe in enumerate(wanted) if not _is_made(recipe, stamps[recipe.maker])]
     if todo:
         print(f"pictures: making {len(todo)} files", file=sys.stderr)
         with multiprocessing.get_context("fork").Pool(maxtasksperchild=200) as pool:
-            for _ in pool.imap_unordered(_make_one, [(number, stamp) for number in todo], chunksize=8):
+            for _ in pool.imap_unordered(_make_one, [(number, stamps[wanted[number].maker]) for number in todo], chunksize=8):
                 pass
     return [path for recipe in wanted if (path := PLACE / "made" / recipe.place).exists()]
 
@@ -55,11 +56,12 @@ def refused(wanted: Iterable[Recipe]) -> dict[str, int]:
     return counts
 
 
-def _stamp() -> str:
+def _stamp(maker: str) -> str:
     """Changes when a script that makes files does."""
     here = Path(__file__).resolve().parent
-    names = ["recipe.py", "scenes.py", "requirements.txt", *(path.name for path in here.glob("by_*.py"))]
-    return hashlib.sha256(b"".join((here / name).read_bytes() for name in sorted(names))).hexdigest()[:16]
+    own = here / f"by_{maker}.py"
+    names = ["recipe.py", "scenes.py", "requirements.txt", own.name if own.exists() else "by_tools.py"]
+    return hashlib.sha256(b"".join((here / name).read_bytes() for name in names)).hexdigest()[:16]
 
 
 def _note(recipe: Recipe) -> Path:
@@ -77,14 +79,12 @@ def _make_one(task: tuple[int, str]) -> None:
     path = PLACE / "made" / recipe.place
     path.parent.mkdir(parents=True, exist_ok=True)
     path.unlink(missing_ok=True)
-    part = path.with_name("part." + path.name)
     why = ""
     try:
-        recipe.make(path.parent / path.name)
+        recipe.make(path)
     except Exception as error:  # noqa: BLE001 -- whatever a program says against a combination
         path.unlink(missing_ok=True)
         why = f"{type(error).__name__}: {error}"[:300]
-    part.unlink(missing_ok=True)
     note = _note(recipe)
     note.parent.mkdir(parents=True, exist_ok=True)
     note.write_text(json.dumps({"stamp": stamp, "why": why}))

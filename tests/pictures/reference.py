@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-FORMATS = ("JPEG", "MPO", "PNG", "TIFF", "WEBP", "GIF", "BMP", "DIB")
+FORMATS = ("JPEG", "PNG", "TIFF", "WEBP", "GIF", "BMP", "DIB")
 # Pillow's own limit is a warning; ours is a refusal.
 MOST_PIXELS = 179_000_000
 # Number types that 8 bits cannot be had from without a choice of range.
