@@ -81,7 +81,7 @@ def mapped(binary: Path, items: list[str], seed: int, out: Path, options: list[s
     """The items in an order of their own, and the largest process of the map in bytes."""
     shuffled = items.copy()
     random.Random(seed).shuffle(shuffled)
-    options = ["--ring", str(RING), *options]
+    options = ["--ring", f"{RING >> 20}MiB", *options]
     outcome = through_map(binary, shuffled, corpus.PLACE, FORM, out, options)
     return outcome, resource.getrusage(resource.RUSAGE_CHILDREN).ru_maxrss * 1024
 

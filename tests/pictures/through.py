@@ -38,7 +38,7 @@ def through_map(binary: Path, items: list[str], base: Path, decode: str, out: Pa
     (out / "files.txt").write_text("".join(f"{item}\n" for item in items))
     command = [
         str(binary), "map", f"{HERE / 'model.py'}:Keep", f"@{out / 'files.txt'}", "--out", str(out / "map"), "--decode", decode,
-        "--format", "jsonl", "--gpus", "none", "--workers", "1", "--batch", "16", "--max-failures", "100%",
+        "--format", "jsonl", "--gpus", "none", "--workers", "1", "--max-failures", "100%",
         "--python", sys.executable, "--set", f"folder={out / 'pixels'}", *(options or []),
     ]  # fmt: skip
     with (out / "map.log").open("wb") as log:
