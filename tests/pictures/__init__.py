@@ -1,4 +1,4 @@
-"""Pictures made by other programs, and damaged ones, through `gpulane map`, compared with what Pillow and tifffile make of them.
+"""Pictures made by other programs, and damaged ones, through `gpulane map`, compared with Pillow and tifffile.
 
-`./x pictures` runs all of it, `./x test` a seeded sample. See README.md beside this file.
+`./x pictures` runs all of it, `./x test` a seeded sample. What was seen stands in docs/pictures.md.
 """

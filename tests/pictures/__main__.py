@@ -8,6 +8,7 @@ import time
 from pathlib import Path
 
 from . import compare, corpus, mutants, setup, table
+from .judge import Verdict
 from .through import HERE
 
 # What a sample fetches: small, and rich in odd files.
@@ -25,25 +26,34 @@ def main() -> int:
     files = corpus.sample(args.count, args.seed, sources, args.only or "")
     for line in [*absent, *without]:
         print(f"pictures: left out: {line}", file=sys.stderr)
-    verdicts, troubles = compare.compare(args.binary.resolve(), files, args.form or compare.FORMS, args.scratch.resolve())
+    verdicts, troubles = compare.compare(
+        args.binary.resolve(), files, args.form or compare.FORMS, args.scratch.resolve()
+    )
     print("\n".join(table.by_format(verdicts)))
     bad = [verdict for verdict in verdicts if table.is_bad(verdict)]
     show(bad, troubles, args)
     if args.write:
         heading = f"{len(files)} files, {len(verdicts)} comparisons ({', '.join(args.form or compare.FORMS)})."
         table.write(HERE.parent.parent / "docs" / "pictures.md", verdicts, heading)
-    print(f"pictures: {len(files)} files, {len(verdicts)} comparisons, {len(bad)} unexplained, {time.monotonic() - started:.0f} s")
+    seconds = time.monotonic() - started
+    print(f"pictures: {len(files)} files, {len(verdicts)} comparisons, {len(bad)} unexplained, {seconds:.0f} s")
     return 1 if bad or troubles or not files else 0
 
 
-def show(bad: list[compare.Verdict], troubles: list[str], args: argparse.Namespace) -> None:
+def show(bad: list[Verdict], troubles: list[str], args: argparse.Namespace) -> None:
     log = args.scratch / "unexplained.txt"
     log.write_text("".join(f"{each.word}\t{each.form}\t{each.item}\t{each.why}\n" for each in bad))
     for each in bad[:40]:
         print(f"{each.word}: {each.form}: {each.item}: {each.why}", file=sys.stderr)
     if bad:
-        print(f"pictures: all {len(bad)} are in {log}. One file again: ./x pictures --only PART_OF_ITS_NAME", file=sys.stderr)
-        print(f"pictures: what is meant gets a rule in {HERE / 'rules.toml'}; the program was {args.binary}", file=sys.stderr)
+        print(
+            f"pictures: all {len(bad)} are in {log}. One file again: ./x pictures --only PART_OF_ITS_NAME",
+            file=sys.stderr,
+        )
+        print(
+            f"pictures: what is meant gets a rule in {HERE / 'rules.toml'}; the program was {args.binary}",
+            file=sys.stderr,
+        )
     for trouble in troubles:
         print(f"pictures: {trouble}", file=sys.stderr)
 
@@ -56,8 +66,12 @@ def arguments() -> argparse.Namespace:
     parser.add_argument("--count", type=int, help="a sample of so many files, or so many mutants")
     parser.add_argument("--seed", type=int, default=16)
     parser.add_argument("--only", help="only files with this in their path")
-    parser.add_argument("--form", action="append", help="a --decode; may be given again. Default: " + ", ".join(compare.FORMS))
-    parser.add_argument("--scratch", type=Path, default=corpus.PLACE / "maps", help="where maps and their pixels are kept")
+    parser.add_argument(
+        "--form", action="append", help="a --decode; may be given again. Default: " + ", ".join(compare.FORMS)
+    )
+    parser.add_argument(
+        "--scratch", type=Path, default=corpus.PLACE / "maps", help="where maps and their pixels are kept"
+    )
     parser.add_argument("--write", action="store_true", help="write docs/pictures.md")
     return parser.parse_args()
 

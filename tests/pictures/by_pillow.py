@@ -39,7 +39,13 @@ def recipes() -> Iterator[Recipe]:
         for number, options in enumerate(all_options):
             name = f"{number:03}-{label(options)}.{extension}"
             yield Recipe("pillow", name, lambda path, e=extension, o=options: _write(path, e, o))  # type: ignore[misc]
-    for width, height, progressive in [(1600, 1200, 0), (4000, 3000, 0), (4000, 3000, 1), (1000, 3000, 0), (900, 650, 1)]:
+    for width, height, progressive in [
+        (1600, 1200, 0),
+        (4000, 3000, 0),
+        (4000, 3000, 1),
+        (1000, 3000, 0),
+        (900, 650, 1),
+    ]:
         for mode in ("RGB", "L"):
             options = {"width": width, "height": height, "mode": mode, "progressive": progressive}
             yield Recipe("pillow", f"large-{label(options)}.jpg", lambda path, o=options: _large(path, o))  # type: ignore[misc]

@@ -1,4 +1,4 @@
-"""TIFF files written by tifffile: number types, planes, tiles, predictors, extra channels and compressions that Pillow does not write."""
+"""TIFF files written by tifffile: number types, planes, tiles, predictors, extra channels, many compressions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,20 @@ from typing import Any, Iterator
 
 from .recipe import Recipe, choices, label
 
-DTYPES = ["uint8", "uint8", "uint8", "uint16", "uint16", "uint32", "int8", "int16", "int32", "float16", "float32", "float64"]
+DTYPES = [
+    "uint8",
+    "uint8",
+    "uint8",
+    "uint16",
+    "uint16",
+    "uint32",
+    "int8",
+    "int16",
+    "int32",
+    "float16",
+    "float32",
+    "float64",
+]
 
 
 def recipes() -> Iterator[Recipe]:

@@ -1,4 +1,4 @@
-"""Pictures written by programs of their own: ImageMagick, GraphicsMagick, cwebp, cjpeg, jpegtran, tiffcp, gifsicle, exiftool."""
+"""Pictures written by ImageMagick, GraphicsMagick, cwebp, cjpeg, jpegtran, tiffcp, gifsicle and exiftool."""
 
 from __future__ import annotations
 
@@ -132,14 +132,23 @@ def _magick_tiff(path: Path, options: dict[str, Any]) -> None:
         if key == "predictor" and options["compress"] not in ("lzw", "zip"):
             continue
         if options[key]:
-            words += ["-define", f"{define}={'min-is-white' if key == 'min' else 'floating-point' if key == 'float' else options[key]}"]
+            words += [
+                "-define",
+                f"{define}={'min-is-white' if key == 'min' else 'floating-point' if key == 'float' else options[key]}",
+            ]
     mode = "RGBA" if options["type"] == "truecoloralpha" else "RGB"
     _convert(path, options, [*(["-colors", "50"] if options["type"] == "palette" else []), *words], "tiff", mode)
 
 
 def _magick_png(path: Path, options: dict[str, Any]) -> None:
     words = _given(options, gray="-colorspace", colours="-colors", interlace="-interlace", orient="-orient")
-    _convert(path, options, [*words, "-define", "png:exclude-chunks=date,tIME"], options["form"], "RGBA" if options["alpha"] else "RGB")
+    _convert(
+        path,
+        options,
+        [*words, "-define", "png:exclude-chunks=date,tIME"],
+        options["form"],
+        "RGBA" if options["alpha"] else "RGB",
+    )
 
 
 def _magick_bmp(path: Path, options: dict[str, Any]) -> None:
@@ -166,7 +175,9 @@ def _magick_jpeg(path: Path, options: dict[str, Any]) -> None:
 
 def _magick_webp(path: Path, options: dict[str, Any]) -> None:
     words = ["-quality", str(options["quality"]), "-define", f"webp:lossless={options['lossless']}"]
-    _convert(path, options, [*_given(options, gray="-colorspace"), *words], "webp", "RGBA" if options["alpha"] else "RGB")
+    _convert(
+        path, options, [*_given(options, gray="-colorspace"), *words], "webp", "RGBA" if options["alpha"] else "RGB"
+    )
 
 
 def _gm() -> Iterator[Recipe]:

@@ -56,7 +56,9 @@ def _write(path: Path, options: dict[str, Any]) -> None:
     if orientation:
         image = image.copy()
         image.set_type(_vips().GValue.gint_type, "orientation", orientation)
-    saver = {"jpg": "jpegsave", "png": "pngsave", "webp": "webpsave", "gif": "gifsave", "tif": "tiffsave"}[path.suffix[1:]]
+    saver = {"jpg": "jpegsave", "png": "pngsave", "webp": "webpsave", "gif": "gifsave", "tif": "tiffsave"}[
+        path.suffix[1:]
+    ]
     for key in [key for key, value in options.items() if key in ("bitdepth", "restart_interval") and not value]:
         del options[key]
     if path.suffix == ".png":
@@ -91,7 +93,9 @@ def _picture(name: str, mode: str, width: int, height: int) -> Any:
         image = image if mode == "rgba" else image.colourspace("b-w")
         return image.bandjoin(pyvips.Image.new_from_array(scenes.alpha(name, width, height)))
     if mode == "cmyk":
-        cmyk = np.concatenate([255 - scenes.scene(name, width, height), np.zeros((height, width, 1), np.uint8)], axis=-1)
+        cmyk = np.concatenate(
+            [255 - scenes.scene(name, width, height), np.zeros((height, width, 1), np.uint8)], axis=-1
+        )
         return pyvips.Image.new_from_array(cmyk).copy(interpretation="cmyk")
     if mode in ("lab", "labq"):
         return image.colourspace("lab" if mode == "lab" else "labq")

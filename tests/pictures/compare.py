@@ -8,10 +8,11 @@ import sys
 import time
 import warnings
 from pathlib import Path
+from typing import Any
 
 from .corpus import PLACE
-from .judge import Verdict, explain, judge, rules
-from .reference import references
+from .judge import GOOD, Rule, Verdict, explain, judge, rules
+from .reference import Reference, references, second_opinion
 from .through import Outcome, through_map
 
 FORMS = ["rgb", "rgb:64x48", "rgb:224x224:crop", "gray", "gray:100x80"]
@@ -31,9 +32,11 @@ def compare(binary: Path, files: list[Path], forms: list[str], scratch: Path) ->
     return judged(items, forms, outcomes), troubles
 
 
-def judged(items: list[str], forms: list[str], outcomes: dict[str, Outcome]) -> list[Verdict]:
+def judged(
+    items: list[str], forms: list[str], outcomes: dict[str, Outcome], known: list[Rule] | None = None
+) -> list[Verdict]:
     chunks = [items[start : start + 20] for start in range(0, len(items), 20)]
-    known = rules()
+    known = rules() if known is None else known
     found: list[Verdict] = []
     for verdicts in _in_processes(chunks, forms, outcomes):
         found += (explain(verdict, known) for verdict in verdicts)
@@ -56,7 +59,9 @@ def _in_processes(chunks: list[list[str]], forms: list[str], outcomes: dict[str,
             try:
                 found.append(pool.submit(_judge_chunk, chunk, forms, _part(outcomes, chunk)).result())
             except concurrent.futures.process.BrokenProcessPool:
-                found.append([Verdict(chunk[0], form, "other", "accepted alone", "the reference crashed") for form in forms])
+                found.append(
+                    [Verdict(chunk[0], form, "other", "accepted alone", "the reference crashed") for form in forms]
+                )
     return found
 
 
@@ -84,5 +89,19 @@ def _judge_chunk(chunk: list[str], forms: list[str], outcomes: dict[str, Outcome
         for form in forms:
             outcome = outcomes[form]
             ours = outcome.pixels(item) if item in outcome.kept else None
-            verdicts.append(judge(item, path, form, ours, outcome.failed.get(item), theirs[form]))
+            verdict = judge(item, path, form, ours, outcome.failed.get(item), theirs[form])
+            verdicts.append(_heard_again(verdict, path, ours, theirs[form]))
     return verdicts
+
+
+def _heard_again(verdict: Verdict, path: Path, ours: Any, theirs: Reference) -> Verdict:
+    """A TIFF that is wrong by Pillow may be right by tifffile: then the two differ, and that is said."""
+    if verdict.word != "wrong" or verdict.format != "TIFF" or theirs.by != "Pillow":
+        return verdict
+    other = second_opinion(path, verdict.form)
+    if other and judge(verdict.item, path, verdict.form, ours, None, other).word in GOOD:
+        verdict.word, verdict.why = (
+            "explained: wrong",
+            f"tifffile sees what gpulane sees, Pillow (mode {theirs.mode}) does not",
+        )
+    return verdict

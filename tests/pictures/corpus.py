@@ -1,4 +1,4 @@
-"""The corpus on the disk, below target/pictures: made by recipes, fetched from source packages, found again the next time."""
+"""The corpus on the disk, below target/pictures: made by recipes, or fetched from source packages."""
 
 from __future__ import annotations
 
@@ -23,9 +23,12 @@ def recipes() -> list[Recipe]:
 
 
 def sample(count: int | None, seed: int, sources: list[fetched.Source], only: str = "") -> list[Path]:
-    """So many files of the corpus, the same for a seed; all of it without a count. Two thirds of a sample are made, one is fetched.
+    """So many files of the corpus, the same for a seed; all of it without a count. A third of a sample is fetched.
+
     `only` stands somewhere in the path of each."""
-    wanted = sorted((recipe for recipe in recipes() if only in f"made/{recipe.place}"), key=lambda recipe: order(seed, recipe.place))
+    wanted = sorted(
+        (recipe for recipe in recipes() if only in f"made/{recipe.place}"), key=lambda recipe: order(seed, recipe.place)
+    )
     files = [file for source in sources for file in source.files(PLACE) if only in str(file.relative_to(PLACE))]
     files.sort(key=lambda file: order(seed, str(file.relative_to(PLACE))))
     if count is not None:
@@ -35,14 +38,16 @@ def sample(count: int | None, seed: int, sources: list[fetched.Source], only: st
 
 
 def make(wanted: list[Recipe]) -> list[Path]:
-    """Makes what is not there yet. A recipe its program refuses (many combinations are none) leaves a note and no file."""
+    """Makes what is not there yet. A recipe its program refuses (many are impossible) leaves a note and no file."""
     _RECIPES[:] = wanted
     stamps = {maker: _stamp(maker) for maker in {recipe.maker for recipe in wanted}}
     todo = [number for number, recipe in enumerate(wanted) if not _is_made(recipe, stamps[recipe.maker])]
     if todo:
         print(f"pictures: making {len(todo)} files", file=sys.stderr)
         with multiprocessing.get_context("fork").Pool(maxtasksperchild=200) as pool:
-            for _ in pool.imap_unordered(_make_one, [(number, stamps[wanted[number].maker]) for number in todo], chunksize=8):
+            for _ in pool.imap_unordered(
+                _make_one, [(number, stamps[wanted[number].maker]) for number in todo], chunksize=8
+            ):
                 pass
     return [path for recipe in wanted if (path := PLACE / "made" / recipe.place).exists()]
 

@@ -1,4 +1,4 @@
-"""Files of other projects, from their source packages: Python's by name and hash, Debian's by name through apt. Kept below target/pictures."""
+"""Files of other projects, from source packages: Python's by name and hash, Debian's by name as apt has them."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ import subprocess
 import sys
 import tarfile
 import tomllib
+import urllib.parse
 import urllib.request
 from dataclasses import dataclass
 from pathlib import Path
@@ -42,7 +43,9 @@ class Source:
 
 def sources() -> list[Source]:
     table = tomllib.loads((Path(__file__).parent / "sources.toml").read_text())
-    found = [Source("pypi", each["name"], each["version"], each["sha256"], each.get("every", 1)) for each in table["pypi"]]
+    found = [
+        Source("pypi", each["name"], each["version"], each["sha256"], each.get("every", 1)) for each in table["pypi"]
+    ]
     suite = table["debian"]["suite"]
     return found + [Source("debian", name, suite, "", 1) for name in table["debian"]["packages"]]
 
@@ -77,7 +80,10 @@ def _from_pypi(source: Source, downloads: Path) -> list[Path]:
         raise ValueError(f"{page_at} has no source of {source.version}")
     target = downloads / f"{source.name}-{source.version}.tar.gz"
     if not target.exists() or _hash(target) != source.sha256:
-        with urllib.request.urlopen(urllib.request.urljoin(page_at, links[0]), timeout=300) as answer, target.open("wb") as file:  # type: ignore[attr-defined]
+        with (
+            urllib.request.urlopen(urllib.parse.urljoin(page_at, links[0]), timeout=300) as answer,
+            target.open("wb") as file,
+        ):
             shutil.copyfileobj(answer, file)
     if _hash(target) != source.sha256:
         target.unlink()
@@ -86,7 +92,9 @@ def _from_pypi(source: Source, downloads: Path) -> list[Path]:
 
 
 def _pip(key: str) -> str:
-    done = subprocess.run([sys.executable, "-m", "pip", "config", "get", key], capture_output=True, text=True, check=False)
+    done = subprocess.run(
+        [sys.executable, "-m", "pip", "config", "get", key], capture_output=True, text=True, check=False
+    )
     return done.stdout.strip() if done.returncode == 0 else ""
 
 
@@ -105,8 +113,13 @@ def _from_debian(source: Source, downloads: Path) -> list[Path]:
     entry = apt / "debian.sources"
     text = "Types: deb-src\nURIs: http://deb.debian.org/debian\nSuites: {}\nComponents: main\nSigned-By: {}\n"
     entry.write_text(text.format(source.version, KEYRING))
-    options = {"Dir::Etc::sourcelist": entry, "Dir::Etc::sourceparts": apt / "empty", "Dir::State::lists": apt / "lists",
-               "Dir::Cache": apt / "cache", "APT::Sandbox::User": "root"}  # fmt: skip
+    options = {
+        "Dir::Etc::sourcelist": entry,
+        "Dir::Etc::sourceparts": apt / "empty",
+        "Dir::State::lists": apt / "lists",
+        "Dir::Cache": apt / "cache",
+        "APT::Sandbox::User": "root",
+    }
     words = [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
     if not any((apt / "lists").glob("*Sources*")):
         _apt([*words, "update"], apt)
@@ -130,7 +143,9 @@ def _from_debian(source: Source, downloads: Path) -> list[Path]:
 
 
 def _apt(words: list[str], where: Path) -> str:
-    done = subprocess.run(["apt-get", "-q", *words], cwd=where, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        ["apt-get", "-q", *words], cwd=where, capture_output=True, text=True, timeout=300, check=False
+    )
     if done.returncode:
         raise ValueError(done.stderr.strip()[-300:])
     return done.stdout
@@ -142,7 +157,12 @@ def _unpack(source: Source, archive: Path, folder: Path) -> None:
     with tarfile.open(archive) as tar:
         for member in tar:
             path = Path(member.name)
-            if not member.isfile() or path.suffix.lower() not in SUFFIXES or not 0 < member.size <= LARGEST or ".." in path.parts:
+            if (
+                not member.isfile()
+                or path.suffix.lower() not in SUFFIXES
+                or not 0 < member.size <= LARGEST
+                or ".." in path.parts
+            ):
                 continue
             number += 1
             if number % source.every:

@@ -88,10 +88,16 @@ def _compare(verdict: Verdict, ours: Any, theirs: Reference) -> None:
     if ours.ndim == 3 and pixels.ndim == 2 and verdict.form == "gray":
         ours = ours[0]  # pages: the first one is compared here
     if ours.shape != pixels.shape:
-        verdict.word, verdict.why = "wrong", f"shape {ours.shape}, {theirs.by} has {pixels.shape} ({theirs.format} {theirs.mode})"
+        verdict.word, verdict.why = (
+            "wrong",
+            f"shape {ours.shape}, {theirs.by} has {pixels.shape} ({theirs.format} {theirs.mode})",
+        )
         return
     if ours.dtype != pixels.dtype:
-        verdict.word, verdict.why = "wrong", f"{ours.dtype}, {theirs.by} has {pixels.dtype} ({theirs.format} {theirs.mode})"
+        verdict.word, verdict.why = (
+            "wrong",
+            f"{ours.dtype}, {theirs.by} has {pixels.dtype} ({theirs.format} {theirs.mode})",
+        )
         return
     apart = np.abs(ours.astype(np.int64) - pixels.astype(np.int64))
     verdict.most, verdict.mean = float(apart.max(initial=0)), float(apart.mean()) if apart.size else 0.0
@@ -101,7 +107,8 @@ def _compare(verdict: Verdict, ours: Any, theirs: Reference) -> None:
         verdict.word = "shrunk"
     else:
         verdict.word = "wrong"
-        verdict.why = f"up to {verdict.most:.0f} levels, {verdict.mean:.2f} in the mean, from {theirs.by} ({theirs.format} {theirs.mode})"
+        apart_by = f"up to {verdict.most:.0f} levels, {verdict.mean:.2f} in the mean"
+        verdict.why = f"{apart_by}, from {theirs.by} ({theirs.format} {theirs.mode})"
 
 
 def _is_shrunk(form: str, theirs: Reference) -> bool:
@@ -110,4 +117,6 @@ def _is_shrunk(form: str, theirs: Reference) -> bool:
         return False
     width, height = map(int, size.split(":")[0].split("x"))
     # Turned pictures have their sides the other way round.
-    return max(theirs.sides) >= SHRINK_FROM * min(width, height) and min(theirs.sides) >= SHRINK_FROM * min(width, height)
+    return max(theirs.sides) >= SHRINK_FROM * min(width, height) and min(theirs.sides) >= SHRINK_FROM * min(
+        width, height
+    )

@@ -15,6 +15,6 @@ class Keep(gpulane.Model):
         self.folder = Path(folder)
 
     def predict_batch(self, images):
-        for name, image in zip(self.items, images):
+        for name, image in zip(self.items, images, strict=True):
             numpy.save(self.folder / (hashlib.sha1(name.encode()).hexdigest() + ".npy"), image)
         return [{"shape": list(image.shape), "kind": str(image.dtype)} for image in images]

@@ -1,5 +1,7 @@
-"""Damaged files through `gpulane map`: no crash, no hang, memory within what was claimed, nothing left of one file in the next, and
-nothing accepted that strict Pillow refuses or sees differently."""
+"""Damaged files through `gpulane map`: no crash, no hang, memory as claimed, nothing left of one file in the next.
+
+What is accepted must be what strict Pillow sees in the same bytes, and no JPEG with units that had to be concealed.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +18,9 @@ from pathlib import Path
 from typing import Any
 
 from . import compare, corpus, table
+from .damage import judge_damage
+from .judge import Verdict, explain, rules
+from .mutate import mutants
 from .recipe import order
 from .through import LIMIT_S, Outcome, through_map
 
@@ -42,10 +47,9 @@ def main(binary: Path, alone: Path, count: int, seed: int, scratch: Path) -> int
     if not bases:
         print("mutants: no file to start from: is Pillow installed?", file=sys.stderr)
         return 1
-    from .mutate import mutants
-
     files = mutants(bases, count, seed, folder)
-    items = [str(file.relative_to(corpus.PLACE)) for file in files]
+    bases_of = {str(file.relative_to(corpus.PLACE)): base for file, base in files.items()}
+    items = list(bases_of)
     print(f"mutants: {len(items)} of {len(bases)} files in {time.monotonic() - started:.0f} s", file=sys.stderr)
     first, peak = mapped(binary, items, seed, scratch / "first", ["--threads", "2"])
     second, _ = mapped(binary, items, seed + 1, scratch / "second", ["--threads", "1", "--batch", "5"])
@@ -54,7 +58,7 @@ def main(binary: Path, alone: Path, count: int, seed: int, scratch: Path) -> int
     troubles += differences(items, first, second, by_itself) + costs(by_itself)
     if peak > RING + BUDGET + FEEDER:
         troubles.append(f"the largest process of the map took {peak >> 20} MiB")
-    verdicts = compare.judged(items, [FORM], {FORM: first})
+    verdicts = judged(items, bases_of, first)
     bad = [verdict for verdict in verdicts if table.is_bad(verdict)]
     report(items, first, verdicts, by_itself, peak)
     (scratch / "unexplained.txt").write_text("".join(f"{each.word}\t{each.item}\t{each.why}\n" for each in bad))
@@ -62,8 +66,20 @@ def main(binary: Path, alone: Path, count: int, seed: int, scratch: Path) -> int
         print(f"{each.word}: {each.item}: {each.why}", file=sys.stderr)
     for trouble in troubles[:40]:
         print(f"mutants: {trouble}", file=sys.stderr)
-    print(f"mutants: {len(items)}, {len(bad)} unexplained, {len(troubles)} other faults, {time.monotonic() - started:.0f} s")
+    seconds = time.monotonic() - started
+    print(f"mutants: {len(items)}, {len(bad)} unexplained, {len(troubles)} other faults, {seconds:.0f} s")
     return 1 if bad or troubles else 0
+
+
+def judged(items: list[str], bases_of: dict[str, Path], outcome: Outcome) -> list[Verdict]:
+    """Verdicts with what is known of the originals, and rules asked last."""
+    known = rules()
+    found = []
+    for verdict in compare.judged(items, [FORM], {FORM: outcome}, known=[]):
+        ours = outcome.pixels(verdict.item) if verdict.item in outcome.kept else None
+        path = corpus.PLACE / verdict.item
+        found.append(explain(judge_damage(verdict, path, bases_of[verdict.item], ours, FORM), known))
+    return found
 
 
 def base_files(seed: int) -> list[Path]:
@@ -92,8 +108,16 @@ def each_alone(alone: Path, items: list[str]) -> tuple[dict[str, dict[str, Any]]
     crashes = []
     rest = items
     while rest:
-        done = subprocess.run([str(alone), FORM], cwd=corpus.PLACE, input="\n".join(rest) + "\n", stdout=subprocess.PIPE,
-                              stderr=subprocess.DEVNULL, text=True, timeout=LIMIT_S, check=False)  # fmt: skip
+        done = subprocess.run(
+            [str(alone), FORM],
+            cwd=corpus.PLACE,
+            input="\n".join(rest) + "\n",
+            stdout=subprocess.PIPE,
+            stderr=subprocess.DEVNULL,
+            text=True,
+            timeout=LIMIT_S,
+            check=False,
+        )
         lines = [json.loads(line) for line in done.stdout.splitlines() if line.endswith("}")]
         found |= {line["item"]: line for line in lines if "item" in line}
         if done.returncode == 0:
@@ -136,7 +160,9 @@ def costs(by_itself: dict[str, dict[str, Any]]) -> list[str]:
     return found
 
 
-def report(items: list[str], first: Outcome, verdicts: list[Any], by_itself: dict[str, dict[str, Any]], peak: int) -> None:
+def report(
+    items: list[str], first: Outcome, verdicts: list[Any], by_itself: dict[str, dict[str, Any]], peak: int
+) -> None:
     print("\n".join(table.by_format(verdicts)))
     kinds = Counter((item.rpartition("-")[2].partition(".")[0], item in first.kept) for item in items)
     print("\n| change | accepted | refused |\n|---|---|---|")
@@ -144,4 +170,6 @@ def report(items: list[str], first: Outcome, verdicts: list[Any], by_itself: dic
         print(f"| {kind} | {kinds[kind, True]} | {kinds[kind, False]} |")
     slowest = max((own["seconds"] for own in by_itself.values()), default=0)
     most = max((own["taken"] for own in by_itself.values()), default=0)
-    print(f"\nslowest {slowest:.2f} s; most memory for one {most >> 20} MiB; the map's largest process {peak >> 20} MiB")
+    print(
+        f"\nslowest {slowest:.2f} s; most memory for one {most >> 20} MiB; the map's largest process {peak >> 20} MiB"
+    )

@@ -35,7 +35,9 @@ def cut_end(dice: random.Random, data: bytearray, _other: bytes) -> None:
 def header(dice: random.Random, data: bytearray, _other: bytes) -> None:
     """A byte or a number of the header, set to something that is often special."""
     at = dice.randrange(2, min(HEADER, len(data)))
-    value = dice.choice([b"\0", b"\xff", b"\x7f", b"\x80", b"\1", b"\0\0\0\0", b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\1\0"])
+    value = dice.choice(
+        [b"\0", b"\xff", b"\x7f", b"\x80", b"\1", b"\0\0\0\0", b"\xff\xff\xff\xff", b"\x7f\xff\xff\xff", b"\1\0"]
+    )
     data[at : at + len(value)] = value
 
 
@@ -69,10 +71,10 @@ def append(dice: random.Random, data: bytearray, other: bytes) -> None:
 CHANGES: list[Change] = [flip, flip, flip_late, cut, cut_end, header, header, splice, lose, double, blank, append]
 
 
-def mutants(bases: list[Path], count: int, seed: int, folder: Path) -> list[Path]:
-    """So many damaged files in a folder; the same for a seed. A name says what was done to which file."""
+def mutants(bases: list[Path], count: int, seed: int, folder: Path) -> dict[Path, Path]:
+    """So many damaged files in a folder, and what each was made of; the same for a seed. A name says what was done."""
     folder.mkdir(parents=True, exist_ok=True)
-    made = []
+    made = {}
     for number in range(count):
         dice = random.Random(f"{seed}:{number}")
         base = bases[number % len(bases)]
@@ -82,5 +84,5 @@ def mutants(bases: list[Path], count: int, seed: int, folder: Path) -> list[Path
         change(dice, data, other)
         path = folder / f"{number:05}-{change.__name__}{base.suffix}"
         path.write_bytes(bytes(data) or b"\0")
-        made.append(path)
+        made[path] = base
     return made

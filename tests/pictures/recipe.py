@@ -1,4 +1,4 @@
-"""A picture to be made: its name, the program that makes it, and how. Listing recipes makes nothing and imports nothing heavy."""
+"""A picture to be made: its name, the program that makes it, and how. Listing recipes makes and imports nothing."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def order(seed: int, place: str) -> bytes:
 
 
 def choices(name: str, count: int, **options: list[Any]) -> list[dict[str, Any]]:
-    """So many combinations of options, each different, the same every time: a walk through a product that is too large."""
+    """So many combinations of options, each different, the same every time: a walk through a large product."""
     dice = random.Random(name)
     seen: dict[tuple[Any, ...], dict[str, Any]] = {}
     for _ in range(count * 20):

@@ -1,4 +1,4 @@
-"""What a file should give: Pillow's pixels, strictly loaded, and tifffile's where Pillow cannot. As docs/map.md promises them."""
+"""What a file should give, as docs/map.md promises it: Pillow's pixels, strictly loaded, otherwise tifffile's."""
 
 from __future__ import annotations
 
@@ -58,6 +58,14 @@ def references(path: Path, forms: list[str]) -> dict[str, Reference]:
     return found
 
 
+def second_opinion(path: Path, form: str) -> Reference | None:
+    """tifffile's, for a TIFF that Pillow sees differently."""
+    try:
+        return _by_tifffile(path, form)
+    except Exception:  # noqa: BLE001 -- no opinion
+        return None
+
+
 def _by_pillow(path: Path, form: str) -> Reference:
     from PIL import Image, ImageFile, ImageOps
 
@@ -72,8 +80,10 @@ def _by_pillow(path: Path, form: str) -> Reference:
         if kind == "gray" and image.format in ("JPEG", "MPO") and image.mode != "CMYK":
             image.draft("L", image.size)  # the luma as it stands in the file
         image.load()
-        turned = ImageOps.exif_transpose(image)
-        assert turned is not None
+        try:
+            turned = ImageOps.exif_transpose(image) or image
+        except Exception:  # noqa: BLE001 -- notes that cannot be read turn nothing
+            turned = image
         if kind == "gray" and not size and turned.mode.startswith("I;16"):
             known.pixels = _array(turned)
             return known
@@ -127,15 +137,25 @@ def _by_tifffile(path: Path, form: str) -> Reference:
         assert isinstance(page, tifffile.TiffPage)
         array = page.asarray()
         photometric = getattr(page.photometric, "name", "")
-        known = Reference(by="tifffile", mode=f"{page.dtype} {photometric}", format="TIFF", sides=(page.imagewidth, page.imagelength))
+        known = Reference(
+            by="tifffile", mode=f"{page.dtype} {photometric}", format="TIFF", sides=(page.imagewidth, page.imagelength)
+        )
         if page.imagedepth > 1 or array.size > MOST_PIXELS * 4:
             raise ValueError("more than a picture")
         if page.planarconfig == 2 and array.ndim == 3:
             array = np.moveaxis(array, 0, -1)
+        orientation = page.tags.get(274)
+        turn = orientation.value if orientation else 1
+        if (
+            form == "gray"
+            and photometric in ("MINISBLACK", "MINISWHITE")
+            and array.dtype not in (bool, np.uint8, np.uint16)
+        ):
+            known.pixels = _turned(_first_channel(array, photometric), turn)
+            return known
         bits = page.bitspersample if isinstance(page.bitspersample, int) else page.bitspersample[0]
         array = _colours(page, array, photometric, bits)
-        orientation = page.tags.get(274)
-        array = _turned(array, orientation.value if orientation else 1)
+        array = _turned(array, turn)
     if kind == "gray" and not size and array.ndim == 2 and array.dtype == np.uint16:
         known.pixels = array
         return known
@@ -159,11 +179,18 @@ def _colours(page: Any, array: Any, photometric: str, bits: int) -> Any:
     if photometric == "PALETTE":
         return (np.moveaxis(page.colormap, 0, -1)[array] >> 8).astype(np.uint8)
     if photometric in ("MINISBLACK", "MINISWHITE"):
-        array = array[..., 0] if array.ndim == 3 else array
-        return np.iinfo(array.dtype).max - array if photometric == "MINISWHITE" else array
+        return _first_channel(array, photometric)
     if photometric == "RGB" or (photometric == "YCBCR" and page.compression in (6, 7)):
         return np.ascontiguousarray(array[..., :3])
     raise ValueError(f"{photometric} is left to Pillow")
+
+
+def _first_channel(array: Any, photometric: str) -> Any:
+    """Gray without its extra channels; white is made the largest value where there is a largest."""
+    import numpy as np
+
+    array = array[..., 0] if array.ndim == 3 else array
+    return np.iinfo(array.dtype).max - array if photometric == "MINISWHITE" and array.dtype.kind == "u" else array
 
 
 def _scaled(array: Any, bits: int) -> Any:

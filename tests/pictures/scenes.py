@@ -1,4 +1,4 @@
-"""What the pictures show: seeded scenes with smooth colour, edges, saturated patches and a little noise, as NumPy arrays."""
+"""What the pictures show: seeded scenes with smooth colour, edges, saturated patches and a little noise."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the makers need: programs from Debian, installed where we are root, and source packages. What cannot be had is named."""
+"""What the makers need: programs from Debian, installed where we are root, and source packages."""
 
 from __future__ import annotations
 

@@ -30,7 +30,9 @@ def by_format(verdicts: list[Verdict]) -> list[str]:
             continue
         counts = Counter(_column(verdict) for verdict in mine)
         files = len({verdict.item for verdict in mine})
-        lines.append(f"| {name} | {files} | {len(mine)} | " + " | ".join(str(counts[column]) for column in columns) + " |")
+        lines.append(
+            f"| {name} | {files} | {len(mine)} | " + " | ".join(str(counts[column]) for column in columns) + " |"
+        )
     return lines
 
 

@@ -31,18 +31,22 @@ class Outcome:
         return np.load(self.kept[item])
 
 
-def through_map(binary: Path, items: list[str], base: Path, decode: str, out: Path, options: list[str] | None = None) -> Outcome:
+def through_map(
+    binary: Path, items: list[str], base: Path, decode: str, out: Path, options: list[str] | None = None
+) -> Outcome:
     """Maps files, named relative to `base`, into `out`, which is emptied first."""
     shutil.rmtree(out, ignore_errors=True)
     (out / "pixels").mkdir(parents=True)
     (out / "files.txt").write_text("".join(f"{item}\n" for item in items))
     command = [
-        str(binary), "map", f"{HERE / 'model.py'}:Keep", f"@{out / 'files.txt'}", "--out", str(out / "map"), "--decode", decode,
-        "--format", "jsonl", "--gpus", "none", "--workers", "1", "--max-failures", "100%",
+        str(binary), "map", f"{HERE / 'model.py'}:Keep", f"@{out / 'files.txt'}", "--out", str(out / "map"),
+        "--decode", decode, "--format", "jsonl", "--gpus", "none", "--workers", "1", "--max-failures", "100%",
         "--python", sys.executable, "--set", f"folder={out / 'pixels'}", *(options or []),
     ]  # fmt: skip
     with (out / "map.log").open("wb") as log:
-        done = subprocess.run(command, cwd=base, stdout=log, stderr=log, stdin=subprocess.DEVNULL, timeout=LIMIT_S, check=False)
+        done = subprocess.run(
+            command, cwd=base, stdout=log, stderr=log, stdin=subprocess.DEVNULL, timeout=LIMIT_S, check=False
+        )
     if done.returncode not in WENT_WELL:
         raise RuntimeError(f"gpulane map ended with {done.returncode}; see {out / 'map.log'}")
     return _read(items, out)
