@@ -4,6 +4,8 @@
     bench/gpu/map.py [checks] [worker] [others]     the worker's GPU side by itself, what people use today
     bench/gpu/map.py GPULANE                        all of it, and files to results by gpulane beside them
     bench/gpu/map.py GPULANE race                   the race alone
+    bench/gpu/map.py GPULANE formats [webp] [png] [progressive] [jpeg-12mp]   other formats beside the best DataLoader
+    bench/gpu/map.py GPULANE race formats           the race, then the other formats; about eight minutes
     bench/gpu/map.py GPULANE steps                  only gpulane's three ways and the ceilings of the CPU
 
 Needs torch, NumPy and Pillow. Every check prints a line; the exit code is the number of those that failed. A table comes last;
@@ -30,19 +32,21 @@ def check(name: str, holds: bool, seen: object = "") -> None:
 
 
 def main() -> int:
-    from mapping import checks, contestants, pictures, pipeline, race
+    from mapping import checks, contestants, formats, pictures, pipeline, race
 
     asked = set(sys.argv[1:]) or {"checks"}
     binary = next((word for word in asked if os.path.isfile(word)), None)
     found: dict = {}
-    whole = binary and not asked & {"steps", "race"}
+    whole = binary and not asked & {"steps", "race", "formats"}
     if whole or "checks" in asked:
         found["checks"] = checks.run(check)
     if whole or "worker" in asked:
         found["worker"] = pipeline.run(("Eager",) if binary else ("Eager", "Compiled"))
-    if binary:
+    if binary and (whole or asked & {"steps", "race"}):
         found["race"] = race.run(os.path.abspath(binary), check, "steps" not in asked)
-    elif "others" in asked:
+    if binary and "formats" in asked:
+        found["formats"] = formats.run(os.path.abspath(binary), check, [name for name in formats.FORMATS if name in asked])
+    if not binary and "others" in asked:
         with tempfile.TemporaryDirectory() as folder:
             found["others"] = contestants.run(pictures.write_all(Path(folder), race.DISTINCT))
     found["failures"] = failures

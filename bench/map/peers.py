@@ -46,7 +46,7 @@ def say(images: int) -> None:
 
 
 def paths(folder: str, items: int) -> list[str]:
-    files = sorted(str(path) for path in Path(folder).glob("*.jpg"))
+    files = sorted(str(path) for path in Path(folder).iterdir() if path.suffix)
     return [files[at % len(files)] for at in range(items)]
 
 
@@ -67,6 +67,38 @@ def load_pil(path: str):
     from PIL import Image
 
     return np.asarray(Image.open(path).convert("RGB").resize((SIDE, SIDE), Image.BILINEAR))
+
+
+def load_pil_draft(path: str):
+    """As `load_pil`, with a JPEG decoded at a smaller size where its inverse DCT can do that."""
+    import numpy as np
+    from PIL import Image
+
+    image = Image.open(path)
+    image.draft("RGB", (SIDE, SIDE))
+    return np.asarray(image.convert("RGB").resize((SIDE, SIDE), Image.BILINEAR))
+
+
+def load_torchvision(path: str):
+    """GIFs come as frames; formats it does not know raise."""
+    import torch
+    from torchvision.io import ImageReadMode, decode_image, read_file
+    from torchvision.transforms.v2.functional import resize
+
+    torch.set_num_threads(1)
+    image = decode_image(read_file(path), ImageReadMode.RGB)
+    image = image[0] if image.ndim == 4 else image
+    return resize(image, [SIDE, SIDE], antialias=True).permute(1, 2, 0).numpy()
+
+
+def in_a_loop(load, files: list[str]) -> None:
+    """One process, one image after the other into a batch: what the library takes, and nothing around it."""
+    import numpy as np
+
+    batch = np.empty((BATCH, SIDE, SIDE, 3), np.uint8)
+    for at, path in enumerate(files):
+        batch[at % BATCH] = load(path)
+    say(len(files))
 
 
 def dataloader(load, files: list[str], processes: int) -> None:
@@ -101,17 +133,25 @@ def ray_data(files: list[str], processes: int, by_itself: bool) -> None:
     say(sum(len(batch["image"]) for batch in data.iter_batches(batch_size=BATCH)))
 
 
+LOADS = {
+    "opencv": load_opencv,
+    "opencv-area": load_opencv_area,
+    "pil": load_pil,
+    "pil-draft": load_pil_draft,
+    "torchvision": load_torchvision,
+}
+
+
 def main() -> None:
     name, folder, items, processes = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     files = paths(folder, items)
-    if name == "dataloader-opencv":
-        dataloader(load_opencv, files, processes)
-    elif name == "dataloader-opencv-area":
-        dataloader(load_opencv_area, files, processes)
-    elif name == "dataloader-pil":
-        dataloader(load_pil, files, processes)
-    elif name in ("ray", "ray-images"):
-        ray_data(files, processes, name == "ray-images")
+    around, _, load = name.partition("-")
+    if around == "ray":
+        ray_data(files, processes, load == "images")
+    elif around == "dataloader" and load in LOADS:
+        dataloader(LOADS[load], files, processes)
+    elif around == "loop" and load in LOADS:
+        in_a_loop(LOADS[load], files)
     else:
         sys.exit(f"no such peer: {name}")
 

@@ -69,9 +69,17 @@ def measured(batches: Iterator[torch.Tensor], work: Callable[[torch.Tensor], Any
     return count / (time.monotonic() - begun)
 
 
-def data_loader(paths: List[str], read: Callable[[str], torch.Tensor], workers: int, net: Any) -> float:
+def data_loader(
+    paths: List[str], read: Callable[[str], torch.Tensor], workers: int, net: Any, batch_size: int = BATCH, ahead: int = 4
+) -> float:
+    """Smaller batches, fewer ahead, where an image takes long: what is loaded while the workers start is waited for first."""
     loader = torch.utils.data.DataLoader(
-        Files(paths, read), batch_size=BATCH, num_workers=workers, pin_memory=True, prefetch_factor=4, in_order=False
+        Files(paths, read),
+        batch_size=batch_size,
+        num_workers=workers,
+        pin_memory=True,
+        prefetch_factor=ahead,
+        in_order=False,
     )
 
     @torch.inference_mode()
@@ -81,7 +89,7 @@ def data_loader(paths: List[str], read: Callable[[str], torch.Tensor], workers: 
     batches = iter(loader)
     try:
         # More than was loaded ahead while the workers started.
-        return measured(batches, work, 4 * workers + 8, SECONDS)
+        return measured(batches, work, ahead * workers + 8, SECONDS)
     finally:
         batches._shutdown_workers()  # type: ignore[attr-defined]
 

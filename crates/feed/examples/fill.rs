@@ -1,8 +1,9 @@
 //! Images per CPU-second from files to pixels, for `bench/map/run`: `fill bare|loaders|planes FOLDER ITEMS THREADS`, or texts that are
-//! not read at all: `fill values - ITEMS THREADS`. The folder's photographs are taken over and over, at 224×224.
-//! `bare` is a loop over `turbojpeg` and `fast_image_resize` with nothing around it: what these two can do at best.
+//! not read at all: `fill values - ITEMS THREADS`. The folder's photographs, of any format, are taken over and over, at 224×224.
+//! `bare`, for JPEGs alone, is a loop over `turbojpeg` and `fast_image_resize` with nothing around it: what these two can do at best.
 #![allow(clippy::print_stdout, clippy::unwrap_used, clippy::expect_used, clippy::cast_precision_loss)] // a benchmark fails by panicking
 
+use std::ffi::OsStr;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicUsize, Ordering};
@@ -20,6 +21,8 @@ use gpulane_model::Decode;
 
 const SIDE: u32 = 224;
 const BATCH: u32 = 64;
+/// What the files of a folder may end in; others in it are notes.
+const PICTURES: [&str; 6] = ["jpg", "webp", "png", "tif", "gif", "bmp"];
 
 fn main() {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -50,7 +53,9 @@ fn pixels() -> Decode {
 fn photos(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).expect("a folder of photographs");
     let mut files: Vec<PathBuf> = entries.map(|entry| entry.unwrap().path()).collect();
-    files.retain(|path| path.extension().is_some_and(|extension| extension == "jpg"));
+    files.retain(|path| {
+        path.extension().and_then(OsStr::to_str).is_some_and(|extension| PICTURES.contains(&extension))
+    });
     files.sort();
     files
 }
