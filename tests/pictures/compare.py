@@ -6,11 +6,10 @@ import concurrent.futures
 import resource
 import sys
 import time
-import warnings
 from pathlib import Path
 from typing import Any
 
-from .corpus import PLACE
+from .corpus import PLACE, quiet
 from .judge import GOOD, Rule, Verdict, explain, judge, rules
 from .reference import Reference, references, second_opinion
 from .through import Outcome, through_map
@@ -78,7 +77,7 @@ def _part(outcomes: dict[str, Outcome], chunk: list[str]) -> dict[str, Outcome]:
 def _limit() -> None:
     resource.setrlimit(resource.RLIMIT_AS, (MEMORY, MEMORY))
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    warnings.simplefilter("ignore")
+    quiet()
 
 
 def _judge_chunk(chunk: list[str], forms: list[str], outcomes: dict[str, Outcome]) -> list[Verdict]:

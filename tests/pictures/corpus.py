@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import multiprocessing
+import os
 import sys
 from pathlib import Path
 from typing import Iterable
@@ -44,12 +45,17 @@ def make(wanted: list[Recipe]) -> list[Path]:
     todo = [number for number, recipe in enumerate(wanted) if not _is_made(recipe, stamps[recipe.maker])]
     if todo:
         print(f"pictures: making {len(todo)} files", file=sys.stderr)
-        with multiprocessing.get_context("fork").Pool(maxtasksperchild=200) as pool:
+        with multiprocessing.get_context("fork").Pool(initializer=quiet, maxtasksperchild=200) as pool:
             for _ in pool.imap_unordered(
                 _make_one, [(number, stamps[wanted[number].maker]) for number in todo], chunksize=8
             ):
                 pass
     return [path for recipe in wanted if (path := PLACE / "made" / recipe.place).exists()]
+
+
+def quiet() -> None:
+    """What libraries in C print from now on goes nowhere."""
+    os.dup2(os.open(os.devnull, os.O_WRONLY), 2)
 
 
 def refused(wanted: Iterable[Recipe]) -> dict[str, int]:

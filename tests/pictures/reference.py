@@ -182,7 +182,18 @@ def _colours(page: Any, array: Any, photometric: str, bits: int) -> Any:
         return _first_channel(array, photometric)
     if photometric == "RGB" or (photometric == "YCBCR" and page.compression in (6, 7)):
         return np.ascontiguousarray(array[..., :3])
+    if photometric == "SEPARATED" and array.ndim == 3 and array.shape[-1] >= 4:
+        return _from_ink(array)
     raise ValueError(f"{photometric} is left to Pillow")
+
+
+def _from_ink(array: Any) -> Any:
+    """CMYK to RGB as Pillow does it."""
+    import numpy as np
+    from PIL import Image
+
+    eight = (array >> 8).astype(np.uint8) if array.dtype == np.uint16 else array
+    return np.asarray(Image.fromarray(np.ascontiguousarray(eight[..., :4]), "CMYK").convert("RGB"))
 
 
 def _first_channel(array: Any, photometric: str) -> Any:
