@@ -30,7 +30,8 @@ class Reference:
 
 def content(path: Path) -> str:
     """The format a file's first bytes say, as gpulane tells it."""
-    head = path.open("rb").read(16)
+    with path.open("rb") as file:
+        head = file.read(16)
     if head[:2] == b"\xff\xd8":
         return "JPEG"
     if head[:8] == b"\x89PNG\r\n\x1a\n":
