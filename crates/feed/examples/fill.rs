@@ -141,6 +141,8 @@ fn load(files: Vec<PathBuf>, items: usize, threads: u32, decode: Decode, pixels_
         limits: Limits::default(),
         threads,
         archives: Vec::new(),
+        tables: Vec::new(),
+        base: PathBuf::new(),
         pixels_here,
         device_decodes: false,
         load: None,

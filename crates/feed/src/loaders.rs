@@ -23,15 +23,16 @@ mod reading;
 mod shared;
 mod slots;
 mod spot;
+mod tables;
 
 use std::io;
 use std::ops::Range;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::thread::JoinHandle;
 
 use gpulane_decode::Limits;
-use gpulane_items::Item;
+use gpulane_items::{Item, Place, Table};
 use gpulane_model::Decode;
 
 use crate::ring::Ring;
@@ -53,6 +54,10 @@ pub struct Setup {
     pub threads: u32,
     /// The tar files that items lie in, by their number.
     pub archives: Vec<PathBuf>,
+    /// The tables whose rows hold items' data, by their number. Decoded pages of them take as much memory as decoding may.
+    pub tables: Vec<Table>,
+    /// Where paths begin that stand in tables.
+    pub base: PathBuf,
     /// Pixels are finished here. False: a JPEG may go as planes, to be finished by the worker.
     pub pixels_here: bool,
     /// A share of the JPEGs may go as they are, to be decoded by the worker; see [`Loaders::set_on_device`].
@@ -100,6 +105,18 @@ pub enum Told {
     Drained,
     /// The source failed and the map cannot go on. Nothing follows.
     Broken(String),
+}
+
+/// An item's bytes, read by the calling thread alone; or why not, for a person. The item's archive or table is the first of these.
+pub fn read_alone(
+    place: &Place,
+    archives: &[PathBuf],
+    tables: &[Table],
+    base: &Path,
+) -> Result<Vec<u8>, String> {
+    let large = heavy::Heavy::new(reading::MOST_ENCODED);
+    let tables = tables::Tables::new(tables.to_vec(), base.to_owned(), reading::MOST_ENCODED);
+    reading::Reader::new(&large, &tables).read(place, archives).map(<[u8]>::to_vec)
 }
 
 /// Running loaders. They end by [`Loaders::stop`], or when this is dropped.

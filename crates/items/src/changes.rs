@@ -138,6 +138,7 @@ impl Taker for Compared {
         let is = match found {
             Found::File(name)
             | Found::Member { name, .. }
+            | Found::Row { name, .. }
             | Found::BadMember { name, .. }
             | Found::BrokenShard { name, .. }
             | Found::Unlisted { name, .. } => escape::shown(name),

@@ -14,7 +14,8 @@ use crate::gather::{Taker, gather};
 use crate::input::{matches_nothing, nothing_given, problem, resolve};
 use crate::lacking::Lacking;
 use crate::list::{
-    Archive, BLOCK, Entry, HEADER, INDEX, ItemList, LIST, META, Meta, Origin, Sealed, VERSION, write_index,
+    Archive, BLOCK, DataTable, Entry, FIRST_VERSION, HEADER, INDEX, ItemList, LIST, META, Meta, Origin,
+    Sealed, VERSION, write_index,
 };
 use crate::problem::{Problem, Refused, Stop};
 use crate::record::Found;
@@ -146,6 +147,7 @@ struct Freezer<'a> {
     archives: Vec<Archive>,
     /// What could not be listed, and what else cannot be an item.
     lacking: Lacking,
+    tables: Vec<DataTable>,
     /// Of the members of the last archive.
     archive_digest: crc32fast::Hasher,
     /// The line under way, reused.
@@ -175,6 +177,7 @@ impl<'a> Freezer<'a> {
             origins: Vec::new(),
             archives: Vec::new(),
             lacking: Lacking::default(),
+            tables: Vec::new(),
             archive_digest: crc32fast::Hasher::new(),
             line: Vec::new(),
             progress,
@@ -207,6 +210,7 @@ impl<'a> Freezer<'a> {
     fn is_repeated(&mut self, found: &Found) -> bool {
         let (Found::File(name)
         | Found::Member { name, .. }
+        | Found::Row { name, .. }
         | Found::BadMember { name, .. }
         | Found::BrokenShard { name, .. }
         | Found::Unlisted { name, .. }) = found
@@ -251,8 +255,9 @@ impl<'a> Freezer<'a> {
         self.flush_block()?;
         self.file.sync_all()?;
         (self.progress)(self.items);
+        let version = if self.tables.is_empty() { FIRST_VERSION } else { VERSION };
         let meta = Meta {
-            version: VERSION,
+            version,
             items: self.items,
             repeated: self.repeated,
             inputs: wanted.inputs.to_vec(),
@@ -262,6 +267,7 @@ impl<'a> Freezer<'a> {
             origins: self.origins,
             archives: self.archives,
             lacking: self.lacking,
+            tables: self.tables,
         };
         Ok((meta, self.entries))
     }
@@ -270,7 +276,8 @@ impl<'a> Freezer<'a> {
 impl Taker for Freezer<'_> {
     fn item(&mut self, found: Found<'_>) -> io::Result<()> {
         self.origin.items += 1;
-        let archive = u32::try_from(self.archives.len().saturating_sub(1)).map_err(io::Error::other)?;
+        let last = |count: usize| u32::try_from(count.saturating_sub(1)).map_err(io::Error::other);
+        let (archive, table) = (last(self.archives.len())?, last(self.tables.len())?);
         self.line.clear();
         if let Found::Member { .. } | Found::BadMember { .. } | Found::BrokenShard { .. } = found {
             found.write(&mut self.line, 0);
@@ -283,6 +290,10 @@ impl Taker for Freezer<'_> {
         } else {
             found.write(&mut self.line, 0);
             self.digest.update(&self.line);
+        }
+        if let Found::Row { .. } = found {
+            self.line.clear();
+            found.write(&mut self.line, table);
         }
         if self.is_repeated(&found) {
             self.repeated += 1;
@@ -311,5 +322,9 @@ impl Taker for Freezer<'_> {
 
     fn reading(&mut self, file: Stamp) {
         self.origin.files.push(file);
+    }
+
+    fn table(&mut self, table: DataTable) {
+        self.tables.push(table);
     }
 }

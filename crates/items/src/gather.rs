@@ -2,7 +2,7 @@
 
 use std::ffi::OsString;
 use std::fs::File;
-use std::io;
+use std::io::{self, Write};
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
@@ -10,11 +10,12 @@ use gpulane_model::Decode;
 
 use crate::input::{Paths, Source};
 use crate::lines::Lines;
+use crate::list::DataTable;
 use crate::problem::Stop;
 use crate::record::Found;
 use crate::shard::Member;
 use crate::stamp::Stamp;
-use crate::table::Kind;
+use crate::table::{DataColumns, Kind};
 use crate::walk::Walked;
 use crate::{Wanted, shard};
 
@@ -26,6 +27,8 @@ pub(crate) trait Taker {
     fn shard(&mut self, shard: Stamp) -> io::Result<bool>;
     /// A list or table is read next.
     fn reading(&mut self, _file: Stamp) {}
+    /// Its rows hold the data of items.
+    fn table(&mut self, _table: DataTable) {}
 }
 
 /// Hands over every item of the source. A taker that answers [`io::ErrorKind::Interrupted`] has had enough.
@@ -36,10 +39,13 @@ pub(crate) fn gather(source: &Source, wanted: &Wanted, taker: &mut dyn Taker) ->
             Walked::Unlisted { name, reason } => unlisted(name, reason, taker),
         }),
         Source::List(list) => lines(list, wanted, taker),
-        Source::Tables(tables, column) => each_path(tables, wanted, &mut |walked| match walked {
-            Walked::File(name) => rows(name, column, wanted, taker),
-            Walked::Unlisted { name, reason } => unlisted(name, reason, taker),
-        }),
+        Source::Tables(tables, column) => {
+            let several = source.is_several();
+            each_path(tables, wanted, &mut |walked| match walked {
+                Walked::File(name) => rows(name, column, several, wanted, taker),
+                Walked::Unlisted { name, reason } => unlisted(name, reason, taker),
+            })
+        }
     };
     match done {
         Err(Stop::Taker(error)) if error.kind() == io::ErrorKind::Interrupted => Ok(()),
@@ -122,8 +128,14 @@ fn lines(list: &str, wanted: &Wanted, taker: &mut dyn Taker) -> Result<(), Stop>
     Ok(())
 }
 
-/// The items of a table.
-fn rows(name: &[u8], column: &str, wanted: &Wanted, taker: &mut dyn Taker) -> Result<(), Stop> {
+/// The items of a table. One of several that cannot be opened is an item that fails.
+fn rows(
+    name: &[u8],
+    column: &str,
+    several: bool,
+    wanted: &Wanted,
+    taker: &mut dyn Taker,
+) -> Result<(), Stop> {
     let path = wanted.base.join(OsString::from_vec(name.to_vec()));
     let shown = crate::escape::shown(name);
     let Some(kind) = Kind::of(&shown) else {
@@ -133,6 +145,14 @@ fn rows(name: &[u8], column: &str, wanted: &Wanted, taker: &mut dyn Taker) -> Re
         ));
     };
     taker.reading(Stamp::of(name, &path).map_err(Stop::io("look at", &path))?);
+    if several && let Err(Stop::Input(reason, _)) = kind.open(&path) {
+        return taker.item(Found::Bad { name: &shown, reason: &reason }).map_err(Stop::Taker);
+    }
+    if wanted.decode != Some(Decode::Value)
+        && let Some(columns) = kind.data_columns(&path, column, wanted.base)?
+    {
+        return data_rows(name, column, &path, &columns, taker);
+    }
     kind.read(&path, column, &mut |number, cell| {
         let named = || format!("{shown}:{column}, row {number}");
         match cell {
@@ -140,6 +160,30 @@ fn rows(name: &[u8], column: &str, wanted: &Wanted, taker: &mut dyn Taker) -> Re
             Err(reason) => taker.item(Found::Bad { name: &named(), reason: &reason }),
         }
         .map_err(Stop::Taker)
+    })
+}
+
+/// The items of a table that holds their data: `TABLE:COLUMN/ROW`, and the path in the row where there is one.
+fn data_rows(
+    name: &[u8],
+    column: &str,
+    path: &Path,
+    columns: &DataColumns,
+    taker: &mut dyn Taker,
+) -> Result<(), Stop> {
+    let DataColumns { data, path: beside } = columns;
+    taker.table(DataTable { file: crate::escape::escape(name), data: data.clone(), path: beside.clone() });
+    let mut full = [name, b":", column.as_bytes(), b"/"].concat();
+    let prefix = full.len();
+    columns.each_row(path, &mut |row, beside| {
+        full.truncate(prefix);
+        // A vector takes everything.
+        let _ = write!(full, "{row}");
+        if let Some(beside) = beside {
+            full.push(b'/');
+            full.extend_from_slice(beside);
+        }
+        taker.item(Found::Row { name: &full, row }).map_err(Stop::Taker)
     })
 }
 

@@ -44,6 +44,16 @@ impl Source {
     }
 }
 
+impl Source {
+    /// Whether it may stand for more than one file.
+    pub(crate) fn is_several(&self) -> bool {
+        match self {
+            Self::List(_) => false,
+            Self::Paths(paths) | Self::Tables(paths, _) => paths.len() > 1 || self.walks(),
+        }
+    }
+}
+
 /// Every mistake that can be seen without reading much. An empty answer does not mean that all will be well:
 /// a shard may still turn out to be cut short, a table damaged.
 pub fn check(wanted: &Wanted) -> Vec<Problem> {

@@ -47,7 +47,7 @@ impl Lacking {
                 self.others += 1;
                 ((*name).to_owned(), reason)
             }
-            Found::File(_) | Found::Member { .. } | Found::Value(_) => return,
+            Found::File(_) | Found::Member { .. } | Found::Row { .. } | Found::Value(_) => return,
         };
         if self.first.len() < NAMED {
             self.first.push((name, (*reason).to_owned()));

@@ -8,6 +8,7 @@
 //! | `photos/**/*.{jpg,png}` | the files that match; a path that exists as it is written is that path |
 //! | `@files.txt` | one a line; the lines are taken as they are |
 //! | `table.csv:path` | one a row; also `.tsv`, `.jsonl`, `.ndjson`, `.parquet`; `a.b` for nested keys |
+//! | `table.parquet:image` | one a row, where the column holds the data themselves |
 //! | `shard-{000..123}.tar` | every image (array, text) of the shard (`WebDataset` layout), read in place |
 //!
 //! A row, line or member that cannot be an item, a directory that cannot be listed, and a shard that cannot be read to its end, becomes a [`Place::Bad`] one: it fails with a reason and does not
@@ -78,10 +79,28 @@ pub enum Place {
         /// How many.
         bytes: u64,
     },
+    /// In a row of a Parquet table.
+    Row {
+        /// Which of [`ItemList::tables`].
+        table: u32,
+        /// Which row, from 0.
+        row: u64,
+    },
     /// The text itself.
     Value(String),
     /// Nowhere, and why.
     Bad(String),
+}
+
+/// A Parquet table whose rows hold the data of items.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Table {
+    /// The file.
+    pub file: PathBuf,
+    /// The column with the data: the path of a leaf, such as `image.bytes`.
+    pub data: String,
+    /// The column with the path of a file, for rows that have no data.
+    pub path: Option<String>,
 }
 
 /// A file of the frozen list, made anew: paths may tell more than others should know.

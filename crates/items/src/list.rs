@@ -12,12 +12,15 @@ use serde::{Deserialize, Serialize};
 
 use crate::lacking::Lacking;
 use crate::stamp::Stamp;
-use crate::{Item, escape, record};
+use crate::{Item, Table, escape, record};
 
 pub(crate) const LIST: &str = "items.list";
 pub(crate) const INDEX: &str = "items.index";
 pub(crate) const META: &str = "items.json";
-pub(crate) const VERSION: u32 = 1;
+/// The newest format of `items.json` that is known here.
+pub(crate) const VERSION: u32 = 2;
+/// The format of a list that holds nothing an older gpulane does not know.
+pub(crate) const FIRST_VERSION: u32 = 1;
 pub(crate) const HEADER: &[u8] = b"gpulane items 1\n";
 /// Lines of a block.
 pub(crate) const BLOCK: u64 = 1024;
@@ -43,6 +46,9 @@ pub(crate) struct Meta {
     /// What was found and cannot be an item. Absent in lists of before it was kept.
     #[serde(default)]
     pub(crate) lacking: Lacking,
+    /// Tables whose rows hold items' data.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) tables: Vec<DataTable>,
 }
 
 /// What `items.list` must be.
@@ -73,6 +79,15 @@ pub(crate) struct Archive {
     pub(crate) items: u64,
     /// Of its members' names and places.
     pub(crate) digest: Option<u32>,
+}
+
+/// A table whose rows hold items' data.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct DataTable {
+    /// As given, escaped.
+    pub(crate) file: String,
+    pub(crate) data: String,
+    pub(crate) path: Option<String>,
 }
 
 /// A block in the index.
@@ -111,6 +126,7 @@ struct Inner {
     entries: Vec<Entry>,
     base: PathBuf,
     archives: Vec<PathBuf>,
+    tables: Vec<Table>,
 }
 
 /// What there is in a directory.
@@ -184,7 +200,12 @@ impl ItemList {
         let base = unescaped(&meta.base)?;
         let archives = meta.archives.iter().map(|archive| Ok(base.join(unescaped(&archive.stamp.path)?)));
         let archives = archives.collect::<io::Result<_>>()?;
-        Ok(Self { inner: Arc::new(Inner { file, path, meta, entries, base, archives }) })
+        let tables = meta.tables.iter().map(|table| {
+            let file = base.join(unescaped(&table.file)?);
+            Ok(Table { file, data: table.data.clone(), path: table.path.clone() })
+        });
+        let tables = tables.collect::<io::Result<_>>()?;
+        Ok(Self { inner: Arc::new(Inner { file, path, meta, entries, base, archives, tables }) })
     }
 
     /// How many items there are.
@@ -210,6 +231,16 @@ impl ItemList {
     /// What was found when the list was made and cannot be an item.
     pub fn lacking(&self) -> &Lacking {
         &self.inner.meta.lacking
+    }
+
+    /// The tables that [`crate::Place::Row`] counts.
+    pub fn tables(&self) -> &[Table] {
+        &self.inner.tables
+    }
+
+    /// What relative paths are relative to.
+    pub fn base(&self) -> &Path {
+        &self.inner.base
     }
 
     pub(crate) fn meta(&self) -> &Meta {

@@ -1,6 +1,7 @@
 //! One item as one line of `items.list`: a letter for its place, then fields with tabs between them.
 //!
-//! `f NAME` a file, `m NAME ARCHIVE OFFSET BYTES` within a shard, `v TEXT` a text, `b NAME REASON` a bad one.
+//! `f NAME` a file, `m NAME ARCHIVE OFFSET BYTES` within a shard, `r NAME TABLE ROW` the data in a table's row, `v TEXT` a text,
+//! `b NAME REASON` a bad one.
 
 use std::ffi::OsString;
 use std::io::Write;
@@ -36,6 +37,11 @@ pub(crate) enum Found<'a> {
         name: &'a [u8],
         reason: &'a str,
     },
+    /// A row, from 0, of the table that was announced last.
+    Row {
+        name: &'a [u8],
+        row: u64,
+    },
     Value(&'a str),
     Bad {
         name: &'a str,
@@ -44,8 +50,8 @@ pub(crate) enum Found<'a> {
 }
 
 impl Found<'_> {
-    /// Appends it as a line.
-    pub(crate) fn write(&self, out: &mut Vec<u8>, archive: u32) {
+    /// Appends the line; `of`: the number of its shard or table.
+    pub(crate) fn write(&self, out: &mut Vec<u8>, of: u32) {
         match self {
             Self::File(name) => {
                 out.extend_from_slice(b"f\t");
@@ -55,7 +61,12 @@ impl Found<'_> {
                 out.extend_from_slice(b"m\t");
                 escape_into(out, name);
                 // A vector takes everything.
-                let _ = write!(out, "\t{archive}\t{offset}\t{bytes}");
+                let _ = write!(out, "\t{of}\t{offset}\t{bytes}");
+            }
+            Self::Row { name, row } => {
+                out.extend_from_slice(b"r\t");
+                escape_into(out, name);
+                let _ = write!(out, "\t{of}\t{row}");
             }
             Self::Value(text) => {
                 out.extend_from_slice(b"v\t");
@@ -91,6 +102,7 @@ pub(crate) fn read(line: &[u8], number: u64, base: &Path) -> Option<Item> {
             offset: fields.next()?.parse().ok()?,
             bytes: fields.next()?.parse().ok()?,
         },
+        "r" => Place::Row { table: fields.next()?.parse().ok()?, row: fields.next()?.parse().ok()? },
         "v" => Place::Value(String::from_utf8(first.into_owned()).ok()?),
         "b" => Place::Bad(shown(&unescape(fields.next()?)?)),
         _ => return None,

@@ -7,6 +7,7 @@ mod parquet;
 use std::path::Path;
 
 use crate::problem::Stop;
+pub(crate) use parquet::DataColumns;
 
 /// Which kind of table a file is, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -53,6 +54,21 @@ impl Kind {
             Self::Jsonl => jsonl::columns(path),
             Self::Parquet => parquet::columns(path),
         }
+    }
+
+    /// Whether a table can be opened; of Parquet alone that can be known without reading rows.
+    pub(crate) fn open(self, path: &Path) -> Result<(), Stop> {
+        if self == Self::Parquet { parquet::columns(path).map(drop) } else { Ok(()) }
+    }
+
+    /// Where the data of items are, if the column holds them and not texts.
+    pub(crate) fn data_columns(
+        self,
+        path: &Path,
+        column: &str,
+        base: &Path,
+    ) -> Result<Option<DataColumns>, Stop> {
+        if self == Self::Parquet { DataColumns::of(path, column, base) } else { Ok(None) }
     }
 
     /// Every row's cell of this column, in order.

@@ -49,7 +49,7 @@ struct Loader<'s> {
 impl<'s> Loader<'s> {
     fn new(shared: &'s Shared, thread: usize) -> Self {
         let decoder = Decoder::new(shared.decode, shared.limits);
-        Self { shared, thread, reader: Reader::new(&shared.large), decoder, owed: 0.0 }
+        Self { shared, thread, reader: Reader::new(&shared.large, &shared.tables), decoder, owed: 0.0 }
     }
 
     fn load(&mut self, item: Item) {
@@ -107,6 +107,7 @@ impl<'s> Loader<'s> {
             rates.bytes_read.add(bytes);
             Ok(flat(Kind::Bytes, bytes))
         });
+        self.read_ahead();
         rates.reading.add_time(began.elapsed().saturating_sub(spot.waited));
         read
     }
@@ -115,9 +116,11 @@ impl<'s> Loader<'s> {
         let shared = self.shared;
         let began = Instant::now();
         let encoded = self.reader.read(place, &shared.archives);
+        let encoded = encoded.map_err(Unfit::Failed).map(<[u8]>::len);
+        self.read_ahead();
         shared.rates.reading.add_time(began.elapsed());
-        let encoded = encoded.map_err(Unfit::Failed)?;
-        shared.rates.bytes_read.add(encoded.len() as u64);
+        shared.rates.bytes_read.add(encoded? as u64);
+        let encoded = self.reader.encoded();
 
         let finish = finish(shared, &mut self.owed, encoded);
         let (before, began) = (self.decoder.spent().resize, Instant::now());
@@ -128,6 +131,18 @@ impl<'s> Loader<'s> {
             Rejection::Broken(reason) => Unfit::Failed(reason),
             Rejection::NoRoom { bytes } => spot.no_room(bytes),
         })
+    }
+
+    /// Where a page's rows are in work and its neighbour's will be, the first thread that sees it decodes that one, so that
+    /// the others do not wait for it.
+    fn read_ahead(&self) {
+        let Some(row) = self.reader.row().filter(|_| self.shared.rates.threads > 1) else { return };
+        let Some(left) = row.rows_left() else { return };
+        if let Some((table, next)) = self.shared.row_behind(left)
+            && row.begin_ahead()
+        {
+            self.shared.tables.read_ahead(table, next);
+        }
     }
 
     fn count(&self, all: Duration, resizing: Duration) {
@@ -145,6 +160,11 @@ impl<'s> Loader<'s> {
             Place::Value(text) => text,
             Place::Member { .. } => {
                 return Err(failed("lies in a tar file, which the model's `load` cannot read"));
+            }
+            Place::Row { .. } => {
+                return Err(failed(
+                    "lies in a table, which the model's `load` cannot read; decode it as `bytes`",
+                ));
             }
             Place::Bad(reason) => return Err(Unfit::Failed(reason.clone())),
         };

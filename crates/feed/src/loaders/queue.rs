@@ -5,7 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Instant;
 
-use gpulane_items::Item;
+use gpulane_items::{Item, Place};
 
 use super::shared::{Shared, State};
 use super::{Source, Told};
@@ -41,6 +41,13 @@ impl Shared {
             state = self.items.wait(state).unwrap_or_else(PoisonError::into_inner);
             self.rates.waiting_for_items.add_time(before.elapsed());
         }
+    }
+
+    /// The row of the item that comes behind the next `rows` ones at the latest, if it is one of a table.
+    pub(super) fn row_behind(&self, rows: usize) -> Option<(u32, u64)> {
+        let state = self.lock();
+        let item = state.queue.get(rows)?;
+        if let Place::Row { table, row } = item.place { Some((table, row)) } else { None }
     }
 
     fn source_to_ask(&self, state: &mut State) -> Option<Box<dyn Source>> {

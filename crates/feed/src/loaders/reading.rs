@@ -1,4 +1,4 @@
-//! Files and members of tar files into memory, and what to call it when that fails.
+//! Files, members of tar files and rows of tables into memory, and what to call it when that fails.
 
 use std::fs::{File, OpenOptions};
 use std::io;
@@ -10,6 +10,7 @@ use gpulane_model::Bytes;
 use rustix::fs::OFlags;
 
 use super::heavy::{Heavy, Load};
+use super::tables::{Cell, Data, Tables};
 
 /// The largest file that is read to be decoded, and what all that are read at once may have.
 pub(super) const MOST_ENCODED: u64 = 2 << 30;
@@ -23,16 +24,24 @@ const STEP: usize = 1 << 20;
 pub(super) struct Reader<'h> {
     /// Holds an encoded item. As long as the longest so far, so that it is cleared once and not per item.
     buffer: Vec<u8>,
+    /// How long the item in it is.
+    len: usize,
     /// The tar file read from last. Items come in order, so the next one lies mostly in the same.
     archive: Option<(u32, File)>,
     /// Bounds what the buffers of all threads have.
     large: &'h Heavy,
     /// This thread's part of it.
     load: Option<Load<'h>>,
+    /// The tables that items lie in.
+    tables: &'h Tables,
+    /// The row being read; it lies in a page that other threads read, too.
+    row: Option<Data<'h>>,
 }
 
-/// An item's bytes in a file.
+/// An item's bytes.
 pub(super) enum Found<'r> {
+    /// In memory already.
+    Here(&'r [u8]),
     /// All of a file.
     File(File, u64),
     /// A part of a tar file.
@@ -40,8 +49,8 @@ pub(super) enum Found<'r> {
 }
 
 impl<'h> Reader<'h> {
-    pub(super) const fn new(large: &'h Heavy) -> Self {
-        Self { buffer: Vec::new(), archive: None, large, load: None }
+    pub(super) const fn new(large: &'h Heavy, tables: &'h Tables) -> Self {
+        Self { buffer: Vec::new(), len: 0, archive: None, large, load: None, tables, row: None }
     }
 
     /// Opens an item's file.
@@ -56,8 +65,27 @@ impl<'h> Reader<'h> {
                 let (_, file) = self.archive.as_ref().ok_or("its archive is not known")?;
                 Ok(Found::Member(file, *offset, *bytes))
             }
+            Place::Row { table, row } => {
+                self.row = None;
+                match self.tables.fetch(*table, *row)? {
+                    Cell::Data(data) => Ok(Found::Here(self.row.insert(data).bytes())),
+                    Cell::Path(path) => open(&path)
+                        .map(|(file, size)| Found::File(file, size))
+                        .map_err(|why| format!("{}, which its row names, {why}", path.display())),
+                }
+            }
             Place::Value(_) | Place::Bad(_) => Err("is not a file".to_owned()),
         }
+    }
+
+    /// What was read last, to be decoded.
+    pub(super) fn encoded(&self) -> &[u8] {
+        self.row.as_ref().map_or(&self.buffer[..self.len], Data::bytes)
+    }
+
+    /// The row that was read last.
+    pub(super) const fn row(&self) -> Option<&Data<'h>> {
+        self.row.as_ref()
     }
 
     /// Reads an item to be decoded. A large one waits until there is memory for it.
@@ -66,6 +94,9 @@ impl<'h> Reader<'h> {
         let (mut buffer, large) = (std::mem::take(&mut self.buffer), self.large);
         let read = self.find(place, archives).and_then(|found| {
             let size = found.size();
+            if let Found::Here(_) = found {
+                return Ok((0, None));
+            }
             if size > MOST_ENCODED {
                 return Err(format!("has {}; at most {} are read", Bytes(size), Bytes(MOST_ENCODED)));
             }
@@ -81,12 +112,13 @@ impl<'h> Reader<'h> {
         });
         self.buffer = buffer;
         let (len, load) = read?;
-        self.load = load;
-        Ok(&self.buffer[..len])
+        (self.load, self.len) = (load, len);
+        Ok(self.encoded())
     }
 
-    /// Gives back what only a giant needed: first the buffer, then its part of the budget.
+    /// Gives back the row, and what only a giant needed: first the buffer, then its part of the budget.
     pub(super) fn relax(&mut self) {
+        (self.row, self.len) = (None, 0);
         if self.buffer.len() > KEPT {
             self.buffer = Vec::new();
         }
@@ -98,6 +130,7 @@ impl Found<'_> {
     /// How many bytes it has.
     pub(super) const fn size(&self) -> u64 {
         match self {
+            Self::Here(bytes) => bytes.len() as u64,
             Self::File(_, size) | Self::Member(_, _, size) => *size,
         }
     }
@@ -105,6 +138,10 @@ impl Found<'_> {
     /// Reads all of it into a place of that size.
     pub(super) fn read_into(&self, to: &mut [u8]) -> Result<(), String> {
         match self {
+            Self::Here(bytes) => {
+                to.copy_from_slice(bytes);
+                Ok(())
+            }
             Self::File(file, size) => {
                 fill(file, to, 0)?;
                 // One byte more tells that somebody is still writing to it.
@@ -130,7 +167,7 @@ fn fill(file: &File, to: &mut [u8], offset: u64) -> Result<(), String> {
 }
 
 /// Opens a regular file and tells its size. Does not wait for a writer if it is a pipe.
-fn open(path: &Path) -> Result<(File, u64), String> {
+pub(super) fn open(path: &Path) -> Result<(File, u64), String> {
     let flags = OFlags::NONBLOCK | OFlags::NOCTTY;
     let mut options = OpenOptions::new();
     // All bits of it are those of open(2).
@@ -164,6 +201,10 @@ fn reason(error: &io::Error) -> String {
 mod tests {
     use super::*;
 
+    fn no_tables() -> Tables {
+        Tables::new(Vec::new(), PathBuf::new(), 0)
+    }
+
     #[test]
     fn reasons_are_short_and_clear() {
         let dir = tempfile::tempdir().unwrap();
@@ -176,8 +217,8 @@ mod tests {
             (fifo, "is not a regular file"),
             (long, "cannot be read: File name too long"),
         ] {
-            let large = Heavy::new(MOST_ENCODED);
-            let error = Reader::new(&large).read(&Place::File(path), &[]).map(<[u8]>::to_vec);
+            let (large, tables) = (Heavy::new(MOST_ENCODED), no_tables());
+            let error = Reader::new(&large, &tables).read(&Place::File(path), &[]).map(<[u8]>::to_vec);
             assert_eq!(error, Err(right.to_owned()));
         }
     }
@@ -200,8 +241,8 @@ mod tests {
         let archives = [dir.path().join("a.tar"), dir.path().join("b.tar")];
         std::fs::write(&archives[0], "aaaaabbb").unwrap();
         std::fs::write(&archives[1], "--xy").unwrap();
-        let large = Heavy::new(MOST_ENCODED);
-        let mut reader = Reader::new(&large);
+        let (large, tables) = (Heavy::new(MOST_ENCODED), no_tables());
+        let mut reader = Reader::new(&large, &tables);
         for (archive, offset, bytes, right) in [(0, 0, 5, "aaaaa"), (0, 5, 3, "bbb"), (1, 2, 2, "xy")] {
             let place = Place::Member { archive, offset, bytes };
             assert_eq!(reader.read(&place, &archives), Ok(right.as_bytes()));

@@ -15,6 +15,7 @@ use super::open::Open;
 use super::outside::Guess;
 use super::rates::Counting;
 use super::reading::MOST_ENCODED;
+use super::tables::Tables;
 use super::{InHand, Outside, Setup, Source, Told, Unloaded};
 use crate::ring::{Piece, Ring};
 
@@ -31,6 +32,8 @@ pub(super) struct Shared {
     pub(super) limits: Limits,
     /// Tar files by number.
     pub(super) archives: Vec<PathBuf>,
+    /// Tables with items' data.
+    pub(super) tables: Tables,
     /// Pixels are finished here.
     pub(super) pixels_here: bool,
     /// JPEGs may go as they are.
@@ -134,6 +137,7 @@ impl Shared {
             decode: setup.decode,
             limits: setup.limits,
             archives: setup.archives,
+            tables: Tables::new(setup.tables, setup.base, setup.limits.max_memory),
             pixels_here: setup.pixels_here,
             device_decodes: setup.device_decodes,
             load: setup.load,

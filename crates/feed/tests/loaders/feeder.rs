@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex};
 use gpulane_decode::Limits;
 use gpulane_feed::loaders::{Filled, InHand, Loaders, Outside, Setup, Source, Told};
 use gpulane_feed::ring::{Counters, Geometry, Ring};
-use gpulane_items::{Item, Place};
+use gpulane_items::{Item, Place, Table};
 use gpulane_model::Decode;
 
 #[allow(dead_code)] // each test takes what it needs
@@ -22,6 +22,7 @@ pub(crate) struct Feeder {
     threads: u32,
     batch: Option<u32>,
     archives: Vec<PathBuf>,
+    tables: Vec<Table>,
     load: Option<Arc<dyn Outside>>,
     limits: Limits,
 }
@@ -60,6 +61,7 @@ impl Feeder {
             threads: 1,
             batch: None,
             archives: Vec::new(),
+            tables: Vec::new(),
             load: None,
             limits: Limits::default(),
         }
@@ -75,6 +77,10 @@ impl Feeder {
 
     pub(crate) fn archives(self, archives: Vec<PathBuf>) -> Self {
         Self { archives, ..self }
+    }
+
+    pub(crate) fn tables(self, tables: Vec<Table>) -> Self {
+        Self { tables, ..self }
     }
 
     pub(crate) fn load(self, load: Arc<dyn Outside>) -> Self {
@@ -93,6 +99,8 @@ impl Feeder {
             limits: self.limits,
             threads: self.threads,
             archives: self.archives.clone(),
+            tables: self.tables.clone(),
+            base: PathBuf::new(),
             pixels_here: true,
             device_decodes: false,
             load: self.load.clone(),
@@ -201,6 +209,7 @@ pub(crate) fn one_by_one(items: Vec<Item>) -> Box<dyn Source> {
 }
 
 /// Writes files and names them by their numbers.
+#[allow(dead_code)] // each test takes what it needs
 pub(crate) fn file_items(dir: &Path, files: impl IntoIterator<Item = Vec<u8>>) -> Vec<Item> {
     let write = |(number, bytes): (u64, Vec<u8>)| {
         let path = dir.join(number.to_string());

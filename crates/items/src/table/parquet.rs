@@ -1,5 +1,7 @@
 //! Parquet: one column of texts, a row group at a time.
 
+mod data;
+
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
@@ -12,6 +14,7 @@ use parquet::schema::types::ColumnDescriptor;
 
 use super::{Each, no_column};
 use crate::problem::Stop;
+pub(crate) use data::DataColumns;
 
 /// Rows taken at a time.
 const ROWS: usize = 8192;
@@ -39,10 +42,7 @@ pub(super) fn read(path: &Path, column: &str, each: &mut Each) -> Result<(), Sto
         };
         let description = schema.column(at);
         if description.max_rep_level() > 0 {
-            return Err(Stop::input(
-                format!("column `{column}` holds lists"),
-                "name a column with one path a row",
-            ));
+            return Err(lists(column));
         }
         let mut number = 0;
         for group in 0..file.num_row_groups() {
@@ -65,7 +65,7 @@ fn read_group(
     let ColumnReader::ByteArrayColumnReader(mut reader) = reader else {
         let kind = description.physical_type();
         let what = format!("column `{column}` of {} holds {kind}, not text", path.display());
-        return Err(Stop::input(what, "name a column that holds paths"));
+        return Err(Stop::input(what, "name a column that holds paths, or images as binary"));
     };
     let (mut levels, mut values) = (Vec::new(), Vec::<ByteArray>::new());
     loop {
@@ -90,6 +90,10 @@ fn read_group(
             }
         }
     }
+}
+
+fn lists(column: &str) -> Stop {
+    Stop::input(format!("column `{column}` holds lists"), "name a column with one item a row")
 }
 
 fn open(path: &Path) -> Result<SerializedFileReader<File>, Stop> {

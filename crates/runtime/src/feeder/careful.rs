@@ -2,16 +2,15 @@
 //! crash instead of this one. What crashes it has failed; the rest goes its usual way.
 
 use std::collections::BTreeSet;
-use std::io;
 use std::os::unix::process::{CommandExt, ExitStatusExt};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use gpulane_decode::{Decoder, Finish, Limits};
-use gpulane_feed::loaders::InHand;
+use gpulane_feed::loaders::{InHand, read_alone};
 use gpulane_feed::ring::decoding_budget;
-use gpulane_items::{Item, Place};
+use gpulane_items::{Item, Place, Table};
 use gpulane_model::{Decode, FEEDER};
 use serde::{Deserialize, Serialize};
 
@@ -33,13 +32,22 @@ const VARIABLE: &str = "GPULANE_TRY_ITEM";
 #[derive(Debug, Serialize, Deserialize)]
 struct Trial {
     /// The file it is in.
-    path: std::path::PathBuf,
-    /// Where in it.
-    offset: u64,
-    /// How much of it; absent: all.
-    bytes: Option<u64>,
+    path: PathBuf,
+    /// What of it.
+    part: Part,
     /// What to make of it.
     decode: Decode,
+}
+
+/// What of a file an item is.
+#[derive(Debug, Serialize, Deserialize)]
+enum Part {
+    /// All of it.
+    Whole,
+    /// A member of a tar file.
+    Member { offset: u64, bytes: u64 },
+    /// A row of a table: the columns with the data and with a path, and where paths begin.
+    Row { row: u64, data: String, beside: Option<String>, base: PathBuf },
 }
 
 /// Whether this process is a trial; then its exit code.
@@ -47,16 +55,22 @@ pub(super) fn as_trial() -> Option<u8> {
     let text = std::env::var(VARIABLE).ok()?;
     let trial: Trial = serde_json::from_str(&text).ok()?;
     // Whether it decodes is not asked here, only whether trying it is survived.
-    let _ = load(&trial);
+    let _ = load(trial);
     Some(0)
 }
 
-fn load(trial: &Trial) -> io::Result<()> {
-    use std::io::{Read, Seek, SeekFrom};
-    let mut file = std::fs::File::open(&trial.path)?;
-    file.seek(SeekFrom::Start(trial.offset))?;
-    let mut encoded = Vec::new();
-    file.take(trial.bytes.unwrap_or(u64::MAX)).read_to_end(&mut encoded)?;
+fn load(trial: Trial) -> Result<(), String> {
+    let path = trial.path;
+    let encoded = match trial.part {
+        Part::Whole => read_alone(&Place::File(path), &[], &[], Path::new("")),
+        Part::Member { offset, bytes } => {
+            read_alone(&Place::Member { archive: 0, offset, bytes }, &[path], &[], Path::new(""))
+        }
+        Part::Row { row, data, beside, base } => {
+            let table = Table { file: path, data, path: beside };
+            read_alone(&Place::Row { table: 0, row }, &[], &[table], &base)
+        }
+    }?;
     let limits = Limits { max_memory: decoding_budget(0), ..Limits::default() };
     let mut decoder = Decoder::new(trial.decode, limits);
     for finish in [Finish::Here, Finish::Planes] {
@@ -99,16 +113,22 @@ pub(super) fn try_suspects(begun: &Begun) -> Vec<(Item, String)> {
 
 /// The signal that ended the trial, if one did.
 fn crashes(item: &Item, begun: &Begun) -> Option<i32> {
-    let (path, offset, bytes): (&Path, u64, Option<u64>) = match &item.place {
-        Place::File(path) => (path, 0, None),
+    let list = &begun.task.list;
+    let (path, part) = match &item.place {
+        Place::File(path) => (path, Part::Whole),
         Place::Member { archive, offset, bytes } => {
-            (begun.task.list.archives().get(*archive as usize)?, *offset, Some(*bytes))
+            (list.archives().get(*archive as usize)?, Part::Member { offset: *offset, bytes: *bytes })
+        }
+        Place::Row { table, row } => {
+            let Table { file, data, path } = list.tables().get(*table as usize)?;
+            let base = begun.task.base.clone();
+            (file, Part::Row { row: *row, data: data.clone(), beside: path.clone(), base })
         }
         Place::Value(_) | Place::Bad(_) => return None,
     };
     let used = gpulane_files::read_text(&begun.task.dir.join(DECODE)).ok().and_then(|text| text.parse().ok());
     let decode = used.or(begun.task.map.decode).unwrap_or(Decode::RGB);
-    let trial = Trial { path: path.to_owned(), offset, bytes, decode };
+    let trial = Trial { path: path.clone(), part, decode };
     let mut command = Command::new("/proc/self/exe");
     command.arg0(FEEDER).env(VARIABLE, serde_json::to_string(&trial).ok()?);
     command.stdin(Stdio::null()).stdout(Stdio::null());

@@ -149,6 +149,8 @@ impl Hub {
             limits: Limits { max_memory: decoding_budget(geometry.bytes()), ..Limits::default() },
             threads,
             archives: self.task.list.archives().to_vec(),
+            tables: self.task.list.tables().to_vec(),
+            base: self.task.base.clone(),
             pixels_here: !planes,
             device_decodes: on_device,
             load,

@@ -1,0 +1,278 @@
+//! Rows of Parquet tables as items: every value once and unchanged, whatever the table is written with; damage costs the rows it hits.
+#![allow(clippy::unwrap_used, clippy::expect_used, clippy::cast_possible_truncation)] // a test fails by panicking
+
+#[path = "loaders/feeder.rs"]
+mod feeder;
+
+use std::fs::{self, File};
+use std::path::Path;
+use std::sync::Arc;
+
+use feeder::{Feeder, Seen};
+use gpulane_decode::Limits;
+use gpulane_feed::loaders::read_alone;
+use gpulane_feed::ring::Geometry;
+use gpulane_items::{Item, Place, Table};
+use parquet::basic::{Compression, Encoding};
+use parquet::data_type::{ByteArray, ByteArrayType};
+use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder, WriterVersion};
+use parquet::file::writer::SerializedFileWriter;
+use parquet::schema::parser::parse_message_type;
+use proptest::prelude::*;
+
+const GEOMETRY: Geometry = Geometry { slots: 4, slot_bytes: 256 << 10, capacity: 40 };
+
+/// Data and path of a row.
+type Row = (Option<Vec<u8>>, Option<&'static str>);
+
+fn bytes_of(number: u64, len: usize) -> Vec<u8> {
+    let mut state = number as u32;
+    let mut next = || {
+        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
+        (state >> 24) as u8
+    };
+    (0..len).map(|_| next()).collect()
+}
+
+fn rows(count: u64) -> Vec<Row> {
+    (0..count)
+        .map(|row| match row % 11 {
+            3 => (None, None),
+            7 => (None, Some("beside")),
+            5 => (Some(Vec::new()), None),
+            _ => (Some(bytes_of(row, (row as usize * 613) % 3000)), Some("a name")),
+        })
+        .collect()
+}
+
+/// A table as Hugging Face datasets write it: `image: {bytes, path}`, in row groups of so many rows.
+fn write(path: &Path, rows: &[Row], per_group: usize, properties: WriterPropertiesBuilder) {
+    let schema = "message t { optional group image { optional binary bytes; optional binary path (UTF8); } }";
+    let schema = Arc::new(parse_message_type(schema).unwrap());
+    let properties = Arc::new(properties.build());
+    let mut writer = SerializedFileWriter::new(File::create(path).unwrap(), schema, properties).unwrap();
+    for rows in rows.chunks(per_group) {
+        let mut group = writer.next_row_group().unwrap();
+        let data = rows.iter().map(|row| row.0.clone().map(ByteArray::from)).collect::<Vec<_>>();
+        let paths = rows.iter().map(|row| row.1.map(ByteArray::from)).collect::<Vec<_>>();
+        for values in [data, paths] {
+            let mut column = group.next_column().unwrap().unwrap();
+            // A batch at a time: pages end between batches.
+            for values in values.chunks(4) {
+                let levels: Vec<i16> =
+                    values.iter().map(|value| if value.is_some() { 2 } else { 1 }).collect();
+                let values: Vec<ByteArray> = values.iter().flatten().cloned().collect();
+                column.typed::<ByteArrayType>().write_batch(&values, Some(&levels), None).unwrap();
+            }
+            column.close().unwrap();
+        }
+        group.close().unwrap();
+    }
+    writer.close().unwrap();
+}
+
+fn plain() -> WriterPropertiesBuilder {
+    WriterProperties::builder().set_dictionary_enabled(false).set_data_page_size_limit(4000)
+}
+
+fn table(file: &Path) -> Table {
+    let (data, path) = ("image.bytes".to_owned(), Some("image.path".to_owned()));
+    Table { file: file.to_owned(), data, path }
+}
+
+fn items(rows: impl IntoIterator<Item = u64>) -> Vec<Item> {
+    let item = |row| Item { number: row, name: format!("t/{row}"), place: Place::Row { table: 0, row } };
+    rows.into_iter().map(item).collect()
+}
+
+fn run(file: &Path, rows: impl IntoIterator<Item = u64>, threads: u32) -> Seen {
+    let feeder = Feeder::new("bytes".parse().unwrap(), GEOMETRY).threads(threads).tables(vec![table(file)]);
+    feeder.run(items(rows))
+}
+
+/// What must come of a row whose table lies beside a file `beside`.
+fn expect(seen: &Seen, row: u64, wanted: &Row, beside: &[u8]) {
+    match wanted {
+        (Some(data), _) => assert_eq!(seen.items[&row].data, *data, "row {row}"),
+        (None, Some(_)) => assert_eq!(seen.items[&row].data, beside, "row {row}"),
+        (None, None) => assert_eq!(
+            seen.failed[&row],
+            format!("neither `image.bytes` nor `image.path` has a value in row {row}")
+        ),
+    }
+}
+
+#[test]
+fn every_row_comes_once_and_unchanged_whatever_the_table_is_written_with() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("t.parquet");
+    let mut rows = rows(400);
+    let beside = dir.path().join("beside");
+    fs::write(&beside, "a file").unwrap();
+    let path: &'static str = Box::leak(beside.display().to_string().into_boxed_str());
+    rows.iter_mut().filter(|row| row.1 == Some("beside")).for_each(|row| row.1 = Some(path));
+    let dictionary = WriterProperties::builder().set_dictionary_page_size_limit(20_000);
+    let delta = plain().set_encoding(Encoding::DELTA_LENGTH_BYTE_ARRAY);
+    for (properties, what) in [
+        (plain().set_compression(Compression::UNCOMPRESSED), "nothing"),
+        (plain().set_compression(Compression::SNAPPY), "snappy"),
+        (plain().set_compression(Compression::ZSTD(parquet::basic::ZstdLevel::default())), "zstd"),
+        (plain().set_compression(Compression::GZIP(parquet::basic::GzipLevel::default())), "gzip"),
+        (plain().set_compression(Compression::LZ4_RAW), "lz4"),
+        (plain().set_compression(Compression::LZ4), "old lz4"),
+        (dictionary.clone().set_compression(Compression::SNAPPY), "dictionary"),
+        (dictionary.set_writer_version(WriterVersion::PARQUET_2_0), "dictionary, pages v2"),
+        (
+            plain()
+                .set_writer_version(WriterVersion::PARQUET_2_0)
+                .set_compression(Compression::GZIP(parquet::basic::GzipLevel::default())),
+            "gzip, pages v2",
+        ),
+        (delta.set_writer_version(WriterVersion::PARQUET_2_0), "delta lengths"),
+    ] {
+        for (per_group, threads) in [(400, 1), (37, 5), (3, 3)] {
+            write(&file, &rows, per_group, properties.clone());
+            let seen = run(&file, 0..400, threads);
+            assert_eq!(seen.items.len() + seen.failed.len(), 400, "{what}");
+            for (row, wanted) in (0..).zip(&rows) {
+                expect(&seen, row, wanted, b"a file");
+            }
+        }
+    }
+}
+
+#[test]
+fn some_rows_of_a_table_are_found_by_their_number() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("t.parquet");
+    let rows = rows(300);
+    write(&file, &rows, 50, plain());
+    let wanted: Vec<u64> = (0..300).filter(|row| matches!(row % 11, 0 | 5) && row % 3 == 0).collect();
+    let seen = run(&file, wanted.iter().copied(), 3);
+    assert_eq!(seen.items.keys().copied().collect::<Vec<_>>(), wanted);
+    for row in wanted {
+        expect(&seen, row, &rows[row as usize], b"");
+    }
+    let alone = read_alone(&Place::Row { table: 0, row: 299 }, &[], &[table(&file)], Path::new(""));
+    assert_eq!(alone, Ok(rows[299].0.clone().unwrap()));
+    let gone = run(&file, [300], 1).failed;
+    assert_eq!(gone[&300], "the table has 300 rows now, and this is row 300 from 0: it was changed");
+}
+
+#[test]
+fn a_damaged_page_costs_its_rows_and_no_others() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("t.parquet");
+    let rows: Vec<Row> = (0..120).map(|row| (Some(bytes_of(row, 2000)), None)).collect();
+    // A checksum tells of any change; without one a header must be hit, which costs the rest of the row group.
+    let gzip = Compression::GZIP(parquet::basic::GzipLevel::default());
+    for (compression, bytes_hit, most) in [(gzip, 40, 4), (Compression::SNAPPY, 6000, 50)] {
+        write(&file, &rows, 60, plain().set_compression(compression));
+        let mut bytes = fs::read(&file).unwrap();
+        let within = bytes.len() / 4;
+        bytes[within..within + bytes_hit].fill(0xFF);
+        fs::write(&file, &bytes).unwrap();
+        let seen = run(&file, 0..120, 4);
+        assert_eq!(seen.items.len() + seen.failed.len(), 120);
+        assert!((1..=most).contains(&seen.failed.len()), "{compression:?}: {:?}", seen.failed.keys());
+        assert!(seen.failed.values().all(|why| why.contains("row group 0 of the table is damaged")));
+        let others =
+            seen.items.iter().filter(|(row, item)| Some(&item.data) != rows[**row as usize].0.as_ref());
+        assert!(others.count() <= bytes_hit / 2000 + 1);
+    }
+}
+
+#[test]
+fn a_table_that_is_gone_or_no_table_fails_its_rows_with_the_reason() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("t.parquet");
+    let reason = |seen: Seen| seen.failed[&0].clone();
+    assert!(reason(run(&file, [0], 2)).contains("no such file"));
+    fs::write(&file, "PAR1 no table").unwrap();
+    assert!(reason(run(&file, [0], 2)).contains("cannot read"));
+    write(&file, &rows(5), 5, plain());
+    let other = Table { data: "picture".to_owned(), path: None, ..table(&file) };
+    let feeder = Feeder::new("bytes".parse().unwrap(), GEOMETRY).tables(vec![other]);
+    assert!(reason(feeder.run(items([0]))).contains("it has no column `picture` any more"));
+}
+
+#[test]
+fn a_page_that_becomes_more_than_it_says_is_refused() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("t.parquet");
+    let rows: Vec<Row> = vec![(Some(vec![7; 3 << 20]), None)];
+    write(&file, &rows, 1, plain().set_compression(Compression::GZIP(parquet::basic::GzipLevel::default())));
+    let mut bytes = fs::read(&file).unwrap();
+    // The lowest bits of the size it says.
+    assert_eq!(bytes[4..7], [0x15, 0x00, 0x15], "a page of data");
+    bytes[7] = 0x80 | (bytes[7] & 0x7F) ^ 0x40;
+    fs::write(&file, &bytes).unwrap();
+    let seen = run(&file, [0], 1);
+    assert!(seen.failed[&0].contains("not as large as its header says"), "{:?}", seen.failed);
+}
+
+#[test]
+fn decoded_pages_stay_within_their_memory() {
+    const MIB: u64 = 1 << 20;
+    let figure = |name: &str| {
+        let status = fs::read_to_string("/proc/self/status").expect("status");
+        let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("known");
+        1024 * line.trim_matches([':', ' ', '\t', 'k', 'B']).parse::<u64>().expect("a number")
+    };
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("t.parquet");
+    // Pages of 16 MiB, each of which takes half of what there is while it is decoded.
+    let rows: Vec<Row> = (0..48).map(|row| (Some(bytes_of(row, 4 << 20)), None)).collect();
+    write(&file, &rows, 16, plain().set_compression(Compression::SNAPPY).set_data_page_size_limit(9 << 20));
+    let digest: Vec<u8> = rows.iter().map(|row| row.0.as_ref().unwrap()[999]).collect();
+    drop(rows);
+    let geometry = Geometry { slots: 4, slot_bytes: 16 << 20, capacity: 4 };
+    let budget = 64 * MIB;
+    let limits = Limits { max_memory: budget, ..Limits::default() };
+    let feeder = Feeder::new("bytes".parse().unwrap(), geometry).threads(6).limits(limits);
+    let feeder = feeder.tables(vec![table(&file)]);
+    fs::write("/proc/self/clear_refs", "5").expect("the largest size begins anew");
+    let before = figure("VmRSS");
+    let (loaders, told) = feeder.start(feeder::one_by_one(items(0..48)));
+    let mut seen = 0;
+    for word in &told {
+        match word {
+            gpulane_feed::loaders::Told::Filled(filled) => {
+                assert!(filled.failed.is_empty());
+                seen += filled.items.len();
+                loaders.give_back(filled.slot);
+            }
+            gpulane_feed::loaders::Told::Drained => break,
+            other => panic!("{other:?}"),
+        }
+    }
+    let peak = figure("VmHWM").saturating_sub(before);
+    assert_eq!(seen, digest.len());
+    let most = budget + geometry.bytes() + 32 * MIB;
+    assert!(peak <= most, "{} MiB, of {}", peak / MIB, most / MIB);
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 60, ..ProptestConfig::default() })]
+
+    /// Bytes changed anywhere in a table: every row is told once, nothing panics or waits for ever.
+    #[test]
+    fn a_table_with_changed_bytes_is_told_row_by_row(
+        changes in prop::collection::vec((any::<prop::sample::Index>(), any::<u8>()), 1..6), threads in 1..4_u32,
+        codec in 0..4_usize,
+    ) {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("t.parquet");
+        let codec = [Compression::UNCOMPRESSED, Compression::SNAPPY, Compression::LZ4_RAW,
+            Compression::GZIP(parquet::basic::GzipLevel::default())][codec];
+        write(&file, &rows(60), 25, plain().set_compression(codec));
+        let mut bytes = fs::read(&file).unwrap();
+        for (at, byte) in &changes {
+            let at = at.index(bytes.len());
+            bytes[at] = *byte;
+        }
+        fs::write(&file, &bytes).unwrap();
+        let seen = run(&file, 0..60, threads);
+        prop_assert_eq!(seen.items.len() + seen.failed.len(), 60);
+    }
+}

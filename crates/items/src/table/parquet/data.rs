@@ -1,0 +1,138 @@
+//! Columns that hold the data of items rather than their paths: binary ones, and a struct with `bytes` and `path` as Hugging Face
+//! datasets have it. Finds them and counts their rows; the data themselves are read by whoever decodes them.
+
+use std::ffi::OsString;
+use std::os::unix::ffi::OsStringExt;
+use std::path::Path;
+
+use parquet::basic::{ConvertedType, Type};
+use parquet::column::reader::ColumnReader;
+use parquet::file::reader::FileReader;
+use parquet::schema::types::ColumnDescriptor;
+
+use super::{columns, guarded, lists, open, read_group, unreadable};
+use crate::problem::Stop;
+use crate::table::no_column;
+
+/// A path that is longer is no file's, and no part of an item's name.
+const LONGEST_PATH: usize = 4096;
+
+/// Where the data of a table's items are.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct DataColumns {
+    /// The leaf with the data.
+    pub(crate) data: String,
+    /// The leaf beside it with a path, for the items' names and for rows without data.
+    pub(crate) path: Option<String>,
+}
+
+impl DataColumns {
+    /// The columns a person means by `column`; `None`: it holds texts. `base`: where paths begin.
+    pub(crate) fn of(path: &Path, column: &str, base: &Path) -> Result<Option<Self>, Stop> {
+        guarded(path, || {
+            let file = open(path)?;
+            let schema = file.metadata().file_metadata().schema_descr();
+            let leaf = |name: &str| schema.columns().iter().position(|each| each.path().string() == name);
+            let of_struct = format!("{column}.bytes");
+            let (data, at) = match (leaf(column), leaf(&of_struct)) {
+                (Some(at), _) => (column.to_owned(), at),
+                (None, Some(at)) => (of_struct, at),
+                (None, None) => return Err(no_column(path, column, &columns(path)?)),
+            };
+            let description = schema.column(at);
+            if !is_binary(&description) {
+                return Ok(None);
+            }
+            if description.max_rep_level() > 0 {
+                return Err(lists(column));
+            }
+            let beside = data.strip_suffix(".bytes").map(|group| format!("{group}.path"));
+            let beside = beside.filter(|name| {
+                leaf(name).is_some_and(|at| {
+                    let column = schema.column(at);
+                    column.physical_type() == Type::BYTE_ARRAY && column.max_rep_level() == 0
+                })
+            });
+            if beside.is_none() && holds_paths(&file, at, base) {
+                return Ok(None);
+            }
+            Ok(Some(Self { data, path: beside }))
+        })
+    }
+
+    /// Calls `each` with the number of every row, from 0, and the path in it.
+    pub(crate) fn each_row(
+        &self,
+        path: &Path,
+        each: &mut dyn FnMut(u64, Option<&[u8]>) -> Result<(), Stop>,
+    ) -> Result<(), Stop> {
+        guarded(path, || {
+            let file = open(path)?;
+            let schema = file.metadata().file_metadata().schema_descr();
+            let beside = self.path.as_ref().and_then(|name| {
+                let at = schema.columns().iter().position(|each| each.path().string() == *name)?;
+                Some((name, at))
+            });
+            let mut row = 0;
+            for group in 0..file.num_row_groups() {
+                let group = file.get_row_group(group).map_err(|error| unreadable(path, &error))?;
+                let end = row + u64::try_from(group.metadata().num_rows()).unwrap_or(0);
+                if let Some((name, at)) = beside {
+                    let reader = group.get_column_reader(at).map_err(|error| unreadable(path, &error))?;
+                    let mut number = row;
+                    read_group(path, name, &schema.column(at), reader, &mut number, &mut |_, cell| {
+                        let cell = cell.ok().filter(|path| path.len() <= LONGEST_PATH);
+                        row += 1;
+                        each(row - 1, cell)
+                    })?;
+                }
+                while row < end {
+                    each(row, None)?;
+                    row += 1;
+                }
+            }
+            Ok(())
+        })
+    }
+}
+
+/// Whether a column is of bytes that are not said to be text.
+fn is_binary(column: &ColumnDescriptor) -> bool {
+    column.physical_type() == Type::BYTE_ARRAY
+        && column.logical_type_ref().is_none()
+        && column.converted_type() == ConvertedType::NONE
+}
+
+/// Whether a binary column holds paths all the same, as some writers have it: its first value is one of a file that is there.
+/// Only looked at where values are as short as paths.
+fn holds_paths(
+    file: &parquet::file::serialized_reader::SerializedFileReader<std::fs::File>,
+    at: usize,
+    base: &Path,
+) -> bool {
+    let Some(group) = file.metadata().row_groups().first() else { return false };
+    let (bytes, rows) = (group.column(at).uncompressed_size(), group.num_rows());
+    if rows == 0 || bytes / rows > LONGEST_PATH as i64 {
+        return false;
+    }
+    let first = || {
+        let group = file.get_row_group(0).ok()?;
+        let ColumnReader::ByteArrayColumnReader(mut reader) = group.get_column_reader(at).ok()? else {
+            return None;
+        };
+        let (mut levels, mut values) = (Vec::new(), Vec::new());
+        while values.is_empty() {
+            let (rows, ..) = reader.read_records(1, Some(&mut levels), None, &mut values).ok()?;
+            if rows == 0 {
+                return None;
+            }
+        }
+        values.pop()
+    };
+    first().is_some_and(|value| {
+        let bytes = value.data();
+        !bytes.is_empty()
+            && bytes.len() <= LONGEST_PATH
+            && base.join(OsString::from_vec(bytes.to_vec())).metadata().is_ok()
+    })
+}
