@@ -156,7 +156,7 @@ fn damage_is_told_and_not_read() {
     assert!(damage(&scene).contains("items.list"));
     let meta = scene.out().join("items.json");
     let text = fs::read_to_string(&meta).unwrap();
-    fs::write(&meta, text.replacen("\"version\": 1", "\"version\": 2", 1)).unwrap();
+    fs::write(&meta, text.replacen("\"version\": 1", "\"version\": 9", 1)).unwrap();
     assert!(damage(&scene).contains("newer gpulane"));
     fs::write(&meta, &text[..50]).unwrap();
     assert!(damage(&scene).contains("items.json is damaged"));

@@ -9,7 +9,7 @@ use proptest::prelude::*;
 
 use crate::place::{Scene, all};
 use crate::shards::tar;
-use crate::tables::write_parquet;
+use crate::tables::{write_images, write_parquet};
 
 /// A file with some bytes changed and perhaps cut short.
 fn mutated(mut bytes: Vec<u8>, changes: &[(prop::sample::Index, u8)], keep: prop::sample::Index) -> Vec<u8> {
@@ -72,6 +72,17 @@ proptest! {
  let whole = std::fs::read(&path).unwrap();
  scene.write("t.parquet", mutated(whole, &changes[..changes.len().min(4)], keep));
         survive(&scene, "t.parquet:path");
+    }
+
+    #[test]
+    fn tables_of_data(changes in any::<Changes>(), keep in any::<prop::sample::Index>()) {
+        let scene = Scene::new(&[]);
+        let path = scene.base().join("t.parquet");
+        write_images(&path, &[(Some(b"data"), Some("a")), (None, Some("b")), (Some(b"more"), None)]);
+        let whole = std::fs::read(&path).unwrap();
+        scene.write("t.parquet", mutated(whole, &changes[..changes.len().min(4)], keep));
+        survive(&scene, "t.parquet:image");
+        survive(&scene, "t.parquet:raw");
     }
 
     #[test]

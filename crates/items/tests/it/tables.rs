@@ -184,3 +184,113 @@ fn a_quote_that_is_never_closed_does_not_take_all_memory() {
     let problems = scene.freeze(&["t.csv:path"]).unwrap_err();
     assert!(problems[0].what.contains("quote not closed"), "{problems:?}");
 }
+
+/// A table with a struct of data and path, as Hugging Face datasets have it, and two columns of bytes.
+pub(crate) fn write_images(path: &Path, rows: &[(Option<&[u8]>, Option<&str>)]) {
+    let schema = "message t {
+        optional group image { optional binary bytes; optional binary path (UTF8); }
+        optional binary raw;
+        optional group masks (LIST) { repeated group list { optional binary element; } }
+    }";
+    let schema = Arc::new(parse_message_type(schema).unwrap());
+    let mut writer = SerializedFileWriter::new(File::create(path).unwrap(), schema, Arc::default()).unwrap();
+    for rows in rows.chunks(2) {
+        let mut group = writer.next_row_group().unwrap();
+        let data: Vec<_> = rows.iter().map(|row| row.0.map(|data| ByteArray::from(data.to_vec()))).collect();
+        let paths: Vec<_> = rows.iter().map(|row| row.1.map(ByteArray::from)).collect();
+        for (values, most) in [(&data, 2), (&paths, 2), (&data, 1)] {
+            let levels: Vec<i16> =
+                values.iter().map(|value| if value.is_some() { most } else { most - 1 }).collect();
+            let values: Vec<ByteArray> = values.iter().flatten().cloned().collect();
+            let mut column = group.next_column().unwrap().unwrap();
+            column.typed::<ByteArrayType>().write_batch(&values, Some(&levels), None).unwrap();
+            column.close().unwrap();
+        }
+        let (mut column, none) = (group.next_column().unwrap().unwrap(), vec![0; rows.len()]);
+        column.typed::<ByteArrayType>().write_batch(&[], Some(&none), Some(&none)).unwrap();
+        column.close().unwrap();
+        group.close().unwrap();
+    }
+    writer.close().unwrap();
+}
+
+const IMAGES: [(Option<&[u8]>, Option<&str>); 3] =
+    [(Some(b"\xFF\xD8 one"), Some("a/1.jpg")), (None, Some("2.jpg")), (Some(b"three"), None)];
+
+#[test]
+fn a_column_of_data_makes_every_row_an_item_of_its_own_name() {
+    let scene = Scene::new(&["2.jpg"]);
+    write_images(&scene.base().join("t.parquet"), &IMAGES);
+    for column in ["image", "image.bytes"] {
+        let items = scene.items(&[&format!("t.parquet:{column}")]);
+        let names: Vec<_> = items.iter().map(|item| item.name.as_str()).collect();
+        let wanted = ["0/a/1.jpg", "1/2.jpg", "2"].map(|row| format!("t.parquet:{column}/{row}"));
+        assert_eq!(names, wanted.each_ref());
+        let places: Vec<_> = items.iter().map(|item| item.place.clone()).collect();
+        assert_eq!(places, [0, 1, 2].map(|row| Place::Row { table: 0, row }));
+    }
+    let list = scene.freeze(&["t.parquet:image", "t.parquet:raw", "t.parquet:image"]).unwrap();
+    assert_eq!((list.len(), list.repeated()), (6, 3), "another column is another item");
+    assert_eq!(list.get(5).unwrap().name, "t.parquet:raw/2");
+    assert_eq!(list.get(5).unwrap().place, Place::Row { table: 1, row: 2 });
+    let tables = list.tables();
+    assert_eq!((tables[0].data.as_str(), tables[0].path.as_deref()), ("image.bytes", Some("image.path")));
+    assert_eq!((tables[1].data.as_str(), tables[1].path.as_deref()), ("raw", None));
+    assert_eq!(tables[1].file, scene.base().join("t.parquet"));
+}
+
+#[test]
+fn binary_that_names_a_file_is_a_path_and_with_value_a_text() {
+    let mut scene = Scene::new(&["2.jpg"]);
+    write_images(
+        &scene.base().join("t.parquet"),
+        &[(None, None), (Some(b"2.jpg"), None), (Some(b"3.jpg"), None)],
+    );
+    assert_eq!(told(&scene.items(&["t.parquet:raw"])), ["`raw` is null in row 1", "2.jpg", "3.jpg"]);
+    scene.decode = Some(Decode::Value);
+    assert_eq!(scene.items(&["t.parquet:raw"])[1].place, Place::Value("2.jpg".to_owned()));
+}
+
+#[test]
+fn a_list_with_rows_is_of_a_format_that_an_older_program_refuses() {
+    let scene = Scene::new(&["2.jpg"]);
+    write_images(&scene.base().join("t.parquet"), &IMAGES);
+    for (input, version) in [("2.jpg", "\"version\": 1"), ("t.parquet:image", "\"version\": 2")] {
+        scene.items(&[input]);
+        let meta = std::fs::read_to_string(scene.out().join("items.json")).unwrap();
+        assert!(meta.contains(version), "{meta}");
+    }
+}
+
+#[test]
+fn data_that_changed_in_number_or_name_is_a_change_and_the_same_rows_are_none() {
+    let scene = Scene::new(&[]);
+    let file = scene.base().join("t.parquet");
+    write_images(&file, &IMAGES);
+    let list = scene.freeze(&["t.parquet:image"]).unwrap();
+    let changes =
+        || scene.with(&["t.parquet:image"], |wanted| gpulane_items::changes(&list, wanted).unwrap());
+    write_images(&file, &[(Some(b"other data"), Some("a/1.jpg")), IMAGES[1], IMAGES[2]]);
+    assert_eq!(changes(), Vec::<String>::new());
+    write_images(&file, &[IMAGES[0], IMAGES[2], IMAGES[2]]);
+    assert!(
+        changes()[0].contains("`t.parquet:image/1`, where `t.parquet:image/1/2.jpg` was"),
+        "{:?}",
+        changes()
+    );
+    write_images(&file, &IMAGES[..2]);
+    assert!(changes()[0].contains("3 items when the run began, 2 now"), "{:?}", changes());
+}
+
+#[test]
+fn a_table_of_several_that_cannot_be_opened_is_an_item_that_fails() {
+    let scene = Scene::new(&[]);
+    scene.write("t-1.parquet", "PAR1 cut");
+    write_images(&scene.base().join("t-2.parquet"), &IMAGES);
+    let items = scene.items(&["t-*.parquet:image"]);
+    assert_eq!((items.len(), items[0].name.as_str()), (4, "t-1.parquet"));
+    assert!(reason(&items[0]).contains("cannot read"), "{items:?}");
+    assert_eq!(items[1].name, "t-2.parquet:image/0/a/1.jpg");
+    assert!(scene.mistake("t-1.parquet:image").contains("cannot read"), "alone it is refused");
+    assert!(scene.mistake("t-2.parquet:masks.list.element").contains("lists"));
+}

@@ -5,8 +5,10 @@ use std::ffi::OsString;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
-use parquet::basic::{ConvertedType, Type};
+use parquet::basic::{Compression, ConvertedType, Type};
 use parquet::column::reader::ColumnReader;
+use parquet::errors::ParquetError;
+use parquet::file::metadata::RowGroupMetaData;
 use parquet::file::reader::FileReader;
 use parquet::schema::types::ColumnDescriptor;
 
@@ -15,7 +17,10 @@ use crate::problem::Stop;
 use crate::table::no_column;
 
 /// A path that is longer is no file's, and no part of an item's name.
-const LONGEST_PATH: usize = 4096;
+const LONGEST_PATH: u16 = 4096;
+
+/// Takes a row's number, from 0, and the path in it.
+pub(crate) type EachRow<'e> = dyn FnMut(u64, Option<&[u8]>) -> Result<(), Stop> + 'e;
 
 /// Where the data of a table's items are.
 #[derive(Debug, PartialEq, Eq)]
@@ -46,6 +51,18 @@ impl DataColumns {
             if description.max_rep_level() > 0 {
                 return Err(lists(column));
             }
+            let codecs = file.metadata().row_groups().iter().map(|group| group.column(at).compression());
+            if let Some(codec) = codecs.into_iter().find(|codec| !is_known(*codec)) {
+                let codec = format!("{codec:?}");
+                let codec = codec.split('(').next().unwrap_or_default();
+                return Err(Stop::input(
+                    format!(
+                        "column `{data}` of {} is compressed by {codec}, which is not read here",
+                        path.display()
+                    ),
+                    "write the table again with SNAPPY, ZSTD, GZIP, LZ4 or without compression",
+                ));
+            }
             let beside = data.strip_suffix(".bytes").map(|group| format!("{group}.path"));
             let beside = beside.filter(|name| {
                 leaf(name).is_some_and(|at| {
@@ -61,11 +78,7 @@ impl DataColumns {
     }
 
     /// Calls `each` with the number of every row, from 0, and the path in it.
-    pub(crate) fn each_row(
-        &self,
-        path: &Path,
-        each: &mut dyn FnMut(u64, Option<&[u8]>) -> Result<(), Stop>,
-    ) -> Result<(), Stop> {
+    pub(crate) fn each_row(&self, path: &Path, each: &mut EachRow) -> Result<(), Stop> {
         guarded(path, || {
             let file = open(path)?;
             let schema = file.metadata().file_metadata().schema_descr();
@@ -73,6 +86,12 @@ impl DataColumns {
                 let at = schema.columns().iter().position(|each| each.path().string() == *name)?;
                 Some((name, at))
             });
+            let groups = file.metadata().row_groups();
+            let counted: i64 = groups.iter().map(RowGroupMetaData::num_rows).fold(0, i64::saturating_add);
+            if counted != file.metadata().file_metadata().num_rows() {
+                // Believed, one changed bit would make items of rows that are nowhere, without end.
+                return Err(unreadable(path, &ParquetError::General("its counts of rows differ".to_owned())));
+            }
             let mut row = 0;
             for group in 0..file.num_row_groups() {
                 let group = file.get_row_group(group).map_err(|error| unreadable(path, &error))?;
@@ -81,7 +100,7 @@ impl DataColumns {
                     let reader = group.get_column_reader(at).map_err(|error| unreadable(path, &error))?;
                     let mut number = row;
                     read_group(path, name, &schema.column(at), reader, &mut number, &mut |_, cell| {
-                        let cell = cell.ok().filter(|path| path.len() <= LONGEST_PATH);
+                        let cell = cell.ok().filter(|path| path.len() <= LONGEST_PATH.into());
                         row += 1;
                         each(row - 1, cell)
                     })?;
@@ -94,6 +113,19 @@ impl DataColumns {
             Ok(())
         })
     }
+}
+
+/// Whether this program has the codec.
+const fn is_known(codec: Compression) -> bool {
+    matches!(
+        codec,
+        Compression::UNCOMPRESSED
+            | Compression::SNAPPY
+            | Compression::GZIP(_)
+            | Compression::LZ4
+            | Compression::LZ4_RAW
+            | Compression::ZSTD(_)
+    )
 }
 
 /// Whether a column is of bytes that are not said to be text.
@@ -112,7 +144,7 @@ fn holds_paths(
 ) -> bool {
     let Some(group) = file.metadata().row_groups().first() else { return false };
     let (bytes, rows) = (group.column(at).uncompressed_size(), group.num_rows());
-    if rows == 0 || bytes / rows > LONGEST_PATH as i64 {
+    if rows == 0 || bytes / rows > LONGEST_PATH.into() {
         return false;
     }
     let first = || {
@@ -132,7 +164,7 @@ fn holds_paths(
     first().is_some_and(|value| {
         let bytes = value.data();
         !bytes.is_empty()
-            && bytes.len() <= LONGEST_PATH
+            && bytes.len() <= LONGEST_PATH.into()
             && base.join(OsString::from_vec(bytes.to_vec())).metadata().is_ok()
     })
 }
