@@ -23,6 +23,7 @@ mod reading;
 mod shared;
 mod slots;
 mod spot;
+mod streams;
 mod tables;
 
 use std::io;
@@ -116,7 +117,8 @@ pub fn read_alone(
 ) -> Result<Vec<u8>, String> {
     let large = heavy::Heavy::new(reading::MOST_ENCODED);
     let tables = tables::Tables::new(tables.to_vec(), base.to_owned(), reading::MOST_ENCODED);
-    reading::Reader::new(&large, &tables).read(place, archives).map(<[u8]>::to_vec)
+    let streams = streams::Streams::new(archives);
+    reading::Reader::new(&large, &tables, &streams).read(place, archives).map(<[u8]>::to_vec)
 }
 
 /// Running loaders. They end by [`Loaders::stop`], or when this is dropped.

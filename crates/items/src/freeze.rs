@@ -17,6 +17,7 @@ use crate::list::{
     Archive, BLOCK, DataTable, Entry, FIRST_VERSION, HEADER, INDEX, ItemList, LIST, META, Meta, Origin,
     Sealed, VERSION, write_index,
 };
+use crate::packed::Packing;
 use crate::problem::{Problem, Refused, Stop};
 use crate::record::Found;
 use crate::stamp::Stamp;
@@ -255,7 +256,8 @@ impl<'a> Freezer<'a> {
         self.flush_block()?;
         self.file.sync_all()?;
         (self.progress)(self.items);
-        let version = if self.tables.is_empty() { FIRST_VERSION } else { VERSION };
+        let packed = self.archives.iter().any(|archive| Packing::of(archive.stamp.path.as_bytes()).is_some());
+        let version = if self.tables.is_empty() && !packed { FIRST_VERSION } else { VERSION };
         let meta = Meta {
             version,
             items: self.items,

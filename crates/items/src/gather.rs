@@ -11,6 +11,7 @@ use gpulane_model::Decode;
 use crate::input::{Paths, Source};
 use crate::lines::Lines;
 use crate::list::DataTable;
+use crate::packed::Packing;
 use crate::problem::Stop;
 use crate::record::Found;
 use crate::shard::Member;
@@ -74,7 +75,7 @@ fn unlisted(name: &[u8], reason: &str, taker: &mut dyn Taker) -> Result<(), Stop
 
 /// A file by its name: an item, or a shard of them.
 fn file(name: &[u8], wanted: &Wanted, taker: &mut dyn Taker) -> Result<(), Stop> {
-    if !name.to_ascii_lowercase().ends_with(b".tar") {
+    if !name.to_ascii_lowercase().ends_with(b".tar") && Packing::of(name).is_none() {
         return taker.item(Found::File(name)).map_err(Stop::Taker);
     }
     let path = wanted.base.join(OsString::from_vec(name.to_vec()));

@@ -12,8 +12,8 @@ use crate::stamp::Stamp;
 use crate::table::{self, quoted};
 use crate::walk::{Glob, is_glob};
 
-/// Suffixes of shards that would have to be unpacked.
-const PACKED: [&str; 6] = [".tar.gz", ".tgz", ".tar.zst", ".tar.bz2", ".tar.xz", ".tar.lz4"];
+/// Suffixes of tars whose compression is not read.
+const UNKNOWN: [&str; 6] = [".tar.bz2", ".tbz2", ".tar.xz", ".txz", ".tar.lz4", ".tar.z"];
 
 /// What an input means.
 #[derive(Debug)]
@@ -222,10 +222,10 @@ fn several(input: &str, wanted: &Wanted) -> Result<Vec<Paths>, Stop> {
 
 fn refuse_packed(name: &str) -> Result<(), Stop> {
     let lower = name.to_ascii_lowercase();
-    if PACKED.iter().any(|end| lower.ends_with(end)) {
+    if UNKNOWN.iter().any(|end| lower.ends_with(end)) {
         return Err(Stop::input(
-            "a compressed tar cannot be read in place",
-            "unpack it to a .tar (`gunzip` and kin), then name that",
+            "of compressed tars only .tar.gz and .tar.zst are read",
+            "unpack it to a .tar (`bunzip2`, `unxz` and kin), or pack it as .tar.zst, then name that",
         ));
     }
     Ok(())

@@ -9,7 +9,7 @@
 //! | `@files.txt` | one a line; the lines are taken as they are |
 //! | `table.csv:path` | one a row; also `.tsv`, `.jsonl`, `.ndjson`, `.parquet`; `a.b` for nested keys |
 //! | `table.parquet:image` | one a row, where the column holds the data themselves |
-//! | `shard-{000..123}.tar` | every image (array, text) of the shard (`WebDataset` layout), read in place |
+//! | `shard-{000..123}.tar`, `.tar.gz`, `.tar.zst` | every image (array, text) of the shard (`WebDataset` layout), read in place |
 //!
 //! A row, line or member that cannot be an item, a directory that cannot be listed, and a shard that cannot be read to its end, becomes a [`Place::Bad`] one: it fails with a reason and does not
 //! vanish. A file that two inputs name is one item, at its first place; what one input repeats stays
@@ -24,6 +24,7 @@ mod input;
 mod lacking;
 mod lines;
 mod list;
+mod packed;
 mod problem;
 mod record;
 mod shard;
@@ -40,6 +41,7 @@ pub use freeze::freeze;
 pub use input::check;
 pub use lacking::{Lacking, lacking};
 pub use list::{Cursor, ItemList, Opened, forget, open};
+pub use packed::{Packing, Unpacked};
 pub use problem::{Problem, Refused};
 
 /// What a person asks for.
@@ -70,7 +72,7 @@ pub struct Item {
 pub enum Place {
     /// In a file of their own.
     File(PathBuf),
-    /// Within a tar shard.
+    /// Within a tar shard; of a compressed one, within its contents.
     Member {
         /// Which of [`ItemList::archives`].
         archive: u32,

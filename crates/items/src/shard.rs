@@ -4,14 +4,17 @@
 
 mod member;
 mod sample;
+mod stream;
 
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek};
+use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
 use gpulane_model::Decode;
 
 use crate::escape;
+use crate::packed::Packing;
 use crate::problem::Stop;
 use member::Found;
 use sample::Sample;
@@ -49,7 +52,10 @@ pub(crate) fn read(path: &Path, decode: Option<Decode>, each: &mut Each) -> Resu
         Err(error) => return each(Member::Broken(&format!("cannot be opened: {error}"))),
     };
     let mut sample = Sample::new(decode);
-    let broken = read_members(file, length, &mut sample, each)?;
+    let broken = match Packing::of(path.as_os_str().as_bytes()) {
+        Some(packing) => stream::read_members(file, packing, &mut sample, each)?,
+        None => read_members(file, length, &mut sample, each)?,
+    };
     sample.flush(each)?;
     match broken {
         None => Ok(()),
@@ -116,8 +122,13 @@ fn read_members(
     if members > 0 {
         return Ok(unmarked(length, end, members));
     }
-    let empty = !(512..=MOST_EMPTY).contains(&length);
-    Ok(empty.then(|| Broken { what: format!("there is no member in its {length} bytes"), members }))
+    Ok(empty(length))
+}
+
+/// Whether a tar without any member is broken, by how long it is.
+fn empty(length: u64) -> Option<Broken> {
+    let broken = !(512..=MOST_EMPTY).contains(&length);
+    broken.then(|| Broken { what: format!("there is no member in its {length} bytes"), members: 0 })
 }
 
 /// Whether a tar whose last member ends there lacks the empty block that should follow: then it may have been cut between two

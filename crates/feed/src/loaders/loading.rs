@@ -23,7 +23,8 @@ pub(super) fn run(shared: &Shared, thread: usize) {
     step_back();
     let mut loader = Loader::new(shared, thread);
     let mut had_one = false;
-    while let Some(item) = shared.next(had_one) {
+    while let Some((item, turn)) = shared.next(had_one) {
+        loader.reader.take_turn(turn);
         loader.load(item);
         had_one = true;
     }
@@ -49,7 +50,13 @@ struct Loader<'s> {
 impl<'s> Loader<'s> {
     fn new(shared: &'s Shared, thread: usize) -> Self {
         let decoder = Decoder::new(shared.decode, shared.limits);
-        Self { shared, thread, reader: Reader::new(&shared.large, &shared.tables), decoder, owed: 0.0 }
+        Self {
+            shared,
+            thread,
+            reader: Reader::new(&shared.large, &shared.tables, &shared.streams),
+            decoder,
+            owed: 0.0,
+        }
     }
 
     fn load(&mut self, item: Item) {
@@ -100,13 +107,14 @@ impl<'s> Loader<'s> {
     fn straight(&mut self, place: &Place, spot: &mut Spot<'_>) -> Result<Form, Unfit> {
         let rates = &self.shared.rates;
         let began = Instant::now();
-        let read = self.reader.find(place, &self.shared.archives).map_err(Unfit::Failed).and_then(|found| {
-            let bytes = found.size();
-            let reserved = spot.reserve(bytes)?;
-            found.read_into(reserved.piece.bytes_mut()).map_err(Unfit::Failed)?;
-            rates.bytes_read.add(bytes);
-            Ok(flat(Kind::Bytes, bytes))
-        });
+        let read =
+            self.reader.find(place, &self.shared.archives).map_err(Unfit::Failed).and_then(|mut found| {
+                let bytes = found.size();
+                let reserved = spot.reserve(bytes)?;
+                found.read_into(reserved.piece.bytes_mut()).map_err(Unfit::Failed)?;
+                rates.bytes_read.add(bytes);
+                Ok(flat(Kind::Bytes, bytes))
+            });
         self.read_ahead();
         rates.reading.add_time(began.elapsed().saturating_sub(spot.waited));
         read

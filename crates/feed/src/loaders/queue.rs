@@ -8,6 +8,7 @@ use std::time::Instant;
 use gpulane_items::{Item, Place};
 
 use super::shared::{Shared, State};
+use super::streams::Turn;
 use super::{Source, Told};
 
 /// Items asked of the source at once.
@@ -16,8 +17,9 @@ const MOST: usize = 1024;
 const FEW: usize = 256;
 
 impl Shared {
-    /// The next item. `had_one`: the thread is through with the one before. None: there are no more for this thread.
-    pub(super) fn next(&self, had_one: bool) -> Option<Item> {
+    /// The next item, with its turn at the compressed tar it lies in. `had_one`: the thread is through with the one before. None:
+    /// there are no more for this thread.
+    pub(super) fn next(&self, had_one: bool) -> Option<(Item, Option<Turn<'_>>)> {
         let mut state = self.lock();
         state.busy -= usize::from(had_one);
         loop {
@@ -31,7 +33,12 @@ impl Shared {
             }
             if let Some(item) = state.queue.pop_front() {
                 state.busy += 1;
-                return Some(item);
+                // With the lock: turns are in the order of the items.
+                let turn = match item.place {
+                    Place::Member { archive, .. } => self.streams.turn(archive),
+                    _ => None,
+                };
+                return Some((item, turn));
             }
             if state.drained {
                 self.settle(state);

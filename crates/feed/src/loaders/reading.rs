@@ -10,6 +10,7 @@ use gpulane_model::Bytes;
 use rustix::fs::OFlags;
 
 use super::heavy::{Heavy, Load};
+use super::streams::{Member, Streams, Turn};
 use super::tables::{Cell, Data, Tables};
 
 /// The largest file that is read to be decoded, and what all that are read at once may have.
@@ -34,6 +35,10 @@ pub(super) struct Reader<'h> {
     load: Option<Load<'h>>,
     /// The tables that items lie in.
     tables: &'h Tables,
+    /// The compressed tars that items lie in.
+    streams: &'h Streams,
+    /// This thread's turn at the one of its item.
+    turn: Option<Turn<'h>>,
     /// The row being read; it lies in a page that other threads read, too.
     row: Option<Data<'h>>,
 }
@@ -46,11 +51,19 @@ pub(super) enum Found<'r> {
     File(File, u64),
     /// A part of a tar file.
     Member(&'r File, u64, u64),
+    /// A part of a compressed one.
+    Packed(Member<'r>),
 }
 
 impl<'h> Reader<'h> {
-    pub(super) const fn new(large: &'h Heavy, tables: &'h Tables) -> Self {
-        Self { buffer: Vec::new(), len: 0, archive: None, large, load: None, tables, row: None }
+    pub(super) fn new(large: &'h Heavy, tables: &'h Tables, streams: &'h Streams) -> Self {
+        let (buffer, archive, load, turn, row) = (Vec::new(), None, None, None, None);
+        Self { buffer, len: 0, archive, large, load, tables, streams, turn, row }
+    }
+
+    /// Takes the item's turn at its tar, which it got when it was taken from the queue.
+    pub(super) fn take_turn(&mut self, turn: Option<Turn<'h>>) {
+        self.turn = turn;
     }
 
     /// Opens an item's file.
@@ -58,6 +71,10 @@ impl<'h> Reader<'h> {
         match place {
             Place::File(path) => open(path).map(|(file, size)| Found::File(file, size)),
             Place::Member { archive, offset, bytes } => {
+                if let Some(turn) = self.turn.take().or_else(|| self.streams.turn(*archive)) {
+                    let path = archives.get(*archive as usize).ok_or("its archive is not known")?;
+                    return turn.wait(path, *offset, *bytes).map(Found::Packed);
+                }
                 if self.archive.as_ref().is_none_or(|(number, _)| number != archive) {
                     let path = archives.get(*archive as usize).ok_or("its archive is not known")?;
                     self.archive = Some((*archive, open(path)?.0));
@@ -90,9 +107,11 @@ impl<'h> Reader<'h> {
 
     /// Reads an item to be decoded. A large one waits until there is memory for it.
     pub(super) fn read(&mut self, place: &Place, archives: &[PathBuf]) -> Result<&[u8], String> {
+        let turn = self.turn.take();
         self.relax();
+        self.turn = turn;
         let (mut buffer, large) = (std::mem::take(&mut self.buffer), self.large);
-        let read = self.find(place, archives).and_then(|found| {
+        let read = self.find(place, archives).and_then(|mut found| {
             let size = found.size();
             if let Found::Here(_) = found {
                 return Ok((0, None));
@@ -118,7 +137,7 @@ impl<'h> Reader<'h> {
 
     /// Gives back the row, and what only a giant needed: first the buffer, then its part of the budget.
     pub(super) fn relax(&mut self) {
-        (self.row, self.len) = (None, 0);
+        (self.row, self.len, self.turn) = (None, 0, None);
         if self.buffer.len() > KEPT {
             self.buffer = Vec::new();
         }
@@ -131,12 +150,13 @@ impl Found<'_> {
     pub(super) const fn size(&self) -> u64 {
         match self {
             Self::Here(bytes) => bytes.len() as u64,
+            Self::Packed(member) => member.size(),
             Self::File(_, size) | Self::Member(_, _, size) => *size,
         }
     }
 
     /// Reads all of it into a place of that size.
-    pub(super) fn read_into(&self, to: &mut [u8]) -> Result<(), String> {
+    pub(super) fn read_into(&mut self, to: &mut [u8]) -> Result<(), String> {
         match self {
             Self::Here(bytes) => {
                 to.copy_from_slice(bytes);
@@ -152,11 +172,12 @@ impl Found<'_> {
                 }
             }
             Self::Member(file, offset, _) => fill(file, to, *offset),
+            Self::Packed(member) => member.read_into(to),
         }
     }
 }
 
-const CHANGED: &str = "changed while it was read";
+pub(super) const CHANGED: &str = "changed while it was read";
 
 fn fill(file: &File, to: &mut [u8], offset: u64) -> Result<(), String> {
     match file.read_exact_at(to, offset) {
@@ -184,7 +205,7 @@ pub(super) fn open(path: &Path) -> Result<(File, u64), String> {
 }
 
 /// Why a file could not be read, in short words.
-fn reason(error: &io::Error) -> String {
+pub(super) fn reason(error: &io::Error) -> String {
     match error.kind() {
         io::ErrorKind::NotFound => "no such file".to_owned(),
         io::ErrorKind::PermissionDenied => "permission denied".to_owned(),
@@ -217,8 +238,9 @@ mod tests {
             (fifo, "is not a regular file"),
             (long, "cannot be read: File name too long"),
         ] {
-            let (large, tables) = (Heavy::new(MOST_ENCODED), no_tables());
-            let error = Reader::new(&large, &tables).read(&Place::File(path), &[]).map(<[u8]>::to_vec);
+            let (large, tables, streams) = (Heavy::new(MOST_ENCODED), no_tables(), Streams::new(&[]));
+            let error =
+                Reader::new(&large, &tables, &streams).read(&Place::File(path), &[]).map(<[u8]>::to_vec);
             assert_eq!(error, Err(right.to_owned()));
         }
     }
@@ -241,8 +263,8 @@ mod tests {
         let archives = [dir.path().join("a.tar"), dir.path().join("b.tar")];
         std::fs::write(&archives[0], "aaaaabbb").unwrap();
         std::fs::write(&archives[1], "--xy").unwrap();
-        let (large, tables) = (Heavy::new(MOST_ENCODED), no_tables());
-        let mut reader = Reader::new(&large, &tables);
+        let (large, tables, streams) = (Heavy::new(MOST_ENCODED), no_tables(), Streams::new(&[]));
+        let mut reader = Reader::new(&large, &tables, &streams);
         for (archive, offset, bytes, right) in [(0, 0, 5, "aaaaa"), (0, 5, 3, "bbb"), (1, 2, 2, "xy")] {
             let place = Place::Member { archive, offset, bytes };
             assert_eq!(reader.read(&place, &archives), Ok(right.as_bytes()));

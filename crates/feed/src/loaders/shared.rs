@@ -15,6 +15,7 @@ use super::open::Open;
 use super::outside::Guess;
 use super::rates::Counting;
 use super::reading::MOST_ENCODED;
+use super::streams::Streams;
 use super::tables::Tables;
 use super::{InHand, Outside, Setup, Source, Told, Unloaded};
 use crate::ring::{Piece, Ring};
@@ -32,6 +33,8 @@ pub(super) struct Shared {
     pub(super) limits: Limits,
     /// Tar files by number.
     pub(super) archives: Vec<PathBuf>,
+    /// Compressed ones among them.
+    pub(super) streams: Streams,
     /// Tables with items' data.
     pub(super) tables: Tables,
     /// Pixels are finished here.
@@ -136,6 +139,7 @@ impl Shared {
             ring: setup.ring,
             decode: setup.decode,
             limits: setup.limits,
+            streams: Streams::new(&setup.archives),
             archives: setup.archives,
             tables: Tables::new(setup.tables, setup.base, setup.limits.max_memory),
             pixels_here: setup.pixels_here,

@@ -29,7 +29,8 @@ type PageKey = (u32, usize, usize, usize);
 /// All tables of a map.
 #[derive(Debug)]
 pub(super) struct Tables {
-    tables: Vec<Table>,
+    /// By their numbers.
+    named: Vec<Table>,
     /// Where relative paths begin.
     base: PathBuf,
     footers: Cache<u32, Result<Opened, String>>,
@@ -97,7 +98,7 @@ impl Tables {
     /// `budget`: the memory that decoded pages take together.
     pub(super) fn new(tables: Vec<Table>, base: PathBuf, budget: u64) -> Self {
         Self {
-            tables,
+            named: tables,
             base,
             footers: Cache::new(u64::MAX, IDLE),
             chunks: Cache::new(u64::MAX, IDLE),
@@ -172,7 +173,7 @@ impl Tables {
     }
 
     fn named(&self, table: u32) -> Result<&Table, String> {
-        self.tables.get(table as usize).ok_or_else(|| "its table is not known".to_owned())
+        self.named.get(table as usize).ok_or_else(|| "its table is not known".to_owned())
     }
 
     fn open(&self, table: u32) -> cache::Held<'_, u32, Result<Opened, String>> {

@@ -4,6 +4,7 @@
 
 mod frozen;
 mod hostile;
+mod packed;
 mod place;
 mod shards;
 mod sources;

@@ -131,7 +131,7 @@ fn what_two_inputs_name_is_one_item_and_what_one_repeats_stays() {
 
 #[test]
 fn mistakes_say_what_to_do() {
-    let scene = Scene::new(&["only/dirs/here/a.jpg", "s.tar.gz"]);
+    let scene = Scene::new(&["only/dirs/here/a.jpg", "s.tar.bz2"]);
     std::fs::create_dir(scene.base().join("empty")).unwrap();
     scene.write("empty.txt", "\n\n");
     for (input, words) in [
@@ -143,8 +143,8 @@ fn mistakes_say_what_to_do() {
         ("@lack.txt", "cannot open the list"),
         ("@only", "write `only`"),
         ("@-", "standard input"),
-        ("s.tar.gz", "unpack it"),
-        ("*.tgz", "unpack it"),
+        ("s.tar.bz2", "unpack it"),
+        ("*.txz", "unpack it"),
         ("", "is empty"),
         ("http://x/y.jpg", "address"),
         ("a/***.jpg", "no glob"),

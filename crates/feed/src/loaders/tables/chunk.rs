@@ -35,7 +35,7 @@ pub(super) struct Source {
 /// Reads on from one place.
 pub(super) struct At {
     file: Arc<File>,
-    at: u64,
+    next: u64,
     buffer: [u8; HEADER],
     /// What of the buffer was not given yet.
     rest: std::ops::Range<usize>,
@@ -57,8 +57,8 @@ impl Length for Source {
 impl Read for At {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
         if self.rest.is_empty() {
-            let read = self.file.read_at(&mut self.buffer, self.at)?;
-            self.at += read as u64;
+            let read = self.file.read_at(&mut self.buffer, self.next)?;
+            self.next += read as u64;
             self.rest = 0..read;
         }
         let some = self.rest.len().min(to.len());
@@ -73,7 +73,7 @@ impl ChunkReader for Source {
 
     fn get_read(&self, start: u64) -> Result<At> {
         self.started.store(start, Ordering::Relaxed);
-        Ok(At { file: Arc::clone(&self.file), at: start, buffer: [0; HEADER], rest: 0..0 })
+        Ok(At { file: Arc::clone(&self.file), next: start, buffer: [0; HEADER], rest: 0..0 })
     }
 
     fn get_bytes(&self, start: u64, length: usize) -> Result<Bytes> {
