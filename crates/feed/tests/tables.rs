@@ -3,36 +3,22 @@
 
 #[path = "loaders/feeder.rs"]
 mod feeder;
+#[path = "loaders/table.rs"]
+mod table;
 
-use std::fs::{self, File};
+use std::fs;
 use std::path::Path;
-use std::sync::Arc;
 
 use feeder::{Feeder, Seen};
-use gpulane_decode::Limits;
 use gpulane_feed::loaders::read_alone;
 use gpulane_feed::ring::Geometry;
-use gpulane_items::{Item, Place, Table};
+use gpulane_items::{Place, Table};
 use parquet::basic::{Compression, Encoding};
-use parquet::data_type::{ByteArray, ByteArrayType};
-use parquet::file::properties::{WriterProperties, WriterPropertiesBuilder, WriterVersion};
-use parquet::file::writer::SerializedFileWriter;
-use parquet::schema::parser::parse_message_type;
+use parquet::file::properties::{WriterProperties, WriterVersion};
 use proptest::prelude::*;
+use table::{Row, bytes_of, items, plain, table, write};
 
 const GEOMETRY: Geometry = Geometry { slots: 4, slot_bytes: 256 << 10, capacity: 40 };
-
-/// Data and path of a row.
-type Row = (Option<Vec<u8>>, Option<&'static str>);
-
-fn bytes_of(number: u64, len: usize) -> Vec<u8> {
-    let mut state = number as u32;
-    let mut next = || {
-        state = state.wrapping_mul(1_664_525).wrapping_add(1_013_904_223);
-        (state >> 24) as u8
-    };
-    (0..len).map(|_| next()).collect()
-}
 
 fn rows(count: u64) -> Vec<Row> {
     (0..count)
@@ -43,46 +29,6 @@ fn rows(count: u64) -> Vec<Row> {
             _ => (Some(bytes_of(row, (row as usize * 613) % 3000)), Some("a name")),
         })
         .collect()
-}
-
-/// A table as Hugging Face datasets write it: `image: {bytes, path}`, in row groups of so many rows.
-fn write(path: &Path, rows: &[Row], per_group: usize, properties: WriterPropertiesBuilder) {
-    let schema = "message t { optional group image { optional binary bytes; optional binary path (UTF8); } }";
-    let schema = Arc::new(parse_message_type(schema).unwrap());
-    let properties = Arc::new(properties.build());
-    let mut writer = SerializedFileWriter::new(File::create(path).unwrap(), schema, properties).unwrap();
-    for rows in rows.chunks(per_group) {
-        let mut group = writer.next_row_group().unwrap();
-        let data = rows.iter().map(|row| row.0.clone().map(ByteArray::from)).collect::<Vec<_>>();
-        let paths = rows.iter().map(|row| row.1.map(ByteArray::from)).collect::<Vec<_>>();
-        for values in [data, paths] {
-            let mut column = group.next_column().unwrap().unwrap();
-            // A batch at a time: pages end between batches.
-            for values in values.chunks(4) {
-                let levels: Vec<i16> =
-                    values.iter().map(|value| if value.is_some() { 2 } else { 1 }).collect();
-                let values: Vec<ByteArray> = values.iter().flatten().cloned().collect();
-                column.typed::<ByteArrayType>().write_batch(&values, Some(&levels), None).unwrap();
-            }
-            column.close().unwrap();
-        }
-        group.close().unwrap();
-    }
-    writer.close().unwrap();
-}
-
-fn plain() -> WriterPropertiesBuilder {
-    WriterProperties::builder().set_dictionary_enabled(false).set_data_page_size_limit(4000)
-}
-
-fn table(file: &Path) -> Table {
-    let (data, path) = ("image.bytes".to_owned(), Some("image.path".to_owned()));
-    Table { file: file.to_owned(), data, path }
-}
-
-fn items(rows: impl IntoIterator<Item = u64>) -> Vec<Item> {
-    let item = |row| Item { number: row, name: format!("t/{row}"), place: Place::Row { table: 0, row } };
-    rows.into_iter().map(item).collect()
 }
 
 fn run(file: &Path, rows: impl IntoIterator<Item = u64>, threads: u32) -> Seen {
@@ -209,47 +155,6 @@ fn a_page_that_becomes_more_than_it_says_is_refused() {
     fs::write(&file, &bytes).unwrap();
     let seen = run(&file, [0], 1);
     assert!(seen.failed[&0].contains("not as large as its header says"), "{:?}", seen.failed);
-}
-
-#[test]
-fn decoded_pages_stay_within_their_memory() {
-    const MIB: u64 = 1 << 20;
-    let figure = |name: &str| {
-        let status = fs::read_to_string("/proc/self/status").expect("status");
-        let line = status.lines().find_map(|line| line.strip_prefix(name)).expect("known");
-        1024 * line.trim_matches([':', ' ', '\t', 'k', 'B']).parse::<u64>().expect("a number")
-    };
-    let dir = tempfile::tempdir().unwrap();
-    let file = dir.path().join("t.parquet");
-    // Pages of 16 MiB, each of which takes half of what there is while it is decoded.
-    let rows: Vec<Row> = (0..48).map(|row| (Some(bytes_of(row, 4 << 20)), None)).collect();
-    write(&file, &rows, 16, plain().set_compression(Compression::SNAPPY).set_data_page_size_limit(9 << 20));
-    let digest: Vec<u8> = rows.iter().map(|row| row.0.as_ref().unwrap()[999]).collect();
-    drop(rows);
-    let geometry = Geometry { slots: 4, slot_bytes: 16 << 20, capacity: 4 };
-    let budget = 64 * MIB;
-    let limits = Limits { max_memory: budget, ..Limits::default() };
-    let feeder = Feeder::new("bytes".parse().unwrap(), geometry).threads(6).limits(limits);
-    let feeder = feeder.tables(vec![table(&file)]);
-    fs::write("/proc/self/clear_refs", "5").expect("the largest size begins anew");
-    let before = figure("VmRSS");
-    let (loaders, told) = feeder.start(feeder::one_by_one(items(0..48)));
-    let mut seen = 0;
-    for word in &told {
-        match word {
-            gpulane_feed::loaders::Told::Filled(filled) => {
-                assert!(filled.failed.is_empty());
-                seen += filled.items.len();
-                loaders.give_back(filled.slot);
-            }
-            gpulane_feed::loaders::Told::Drained => break,
-            other => panic!("{other:?}"),
-        }
-    }
-    let peak = figure("VmHWM").saturating_sub(before);
-    assert_eq!(seen, digest.len());
-    let most = budget + geometry.bytes() + 32 * MIB;
-    assert!(peak <= most, "{} MiB, of {}", peak / MIB, most / MIB);
 }
 
 proptest! {

@@ -42,19 +42,20 @@ pub(super) fn read_members(
     // As large as a block: what is behind a member must not be read before it is known to be whole.
     let mut archive = tar::Archive::new(BufReader::with_capacity(512, Shared(Rc::clone(&contents))));
     archive.set_ignore_zeros(true);
-    let entries = match archive.entries() {
+    let mut entries = match archive.entries() {
         Ok(entries) => entries,
         Err(error) => return Ok(Some(Broken { what: words(&error), members })),
     };
     let (mut begun, mut end): (Option<Begun>, u64) = (None, 0);
-    for entry in entries {
-        let failed = entry.as_ref().err().map(words);
-        let contents = contents.borrow();
+    loop {
+        let entry = entries.next();
+        let failed = entry.as_ref().and_then(|entry| entry.as_ref().err()).map(words);
+        let read = contents.borrow();
         if let Some(member) = begun.take() {
-            if contents.position() < member.end {
+            if read.position() < member.end {
                 let name = member.found.map_or_else(Vec::new, |found| found.name);
                 sample.lose(&name);
-                return Ok(Some(cut(&contents, packing, &name, member.end, failed, members)));
+                return Ok(Some(cut(&read, packing, &name, member.end, failed, members)));
             }
             (members, end) = (members + 1, member.end);
             if let Some(Found { name, place }) = member.found {
@@ -62,16 +63,17 @@ pub(super) fn read_members(
             }
         }
         match entry {
-            Ok(mut entry) => {
-                drop(contents);
+            None => break,
+            Some(Ok(mut entry)) => {
+                drop(read);
                 begun = Some(Begun { end: member::end(&entry), found: member::look(&mut entry) });
             }
-            Err(_) if members > 0 && !contents.has_failed() && contents.is_zero_from(end) => {
-                return Ok(unmarked(contents.position(), end, members));
+            Some(Err(_)) if members > 0 && !read.has_failed() && read.is_zero_from(end) => {
+                return Ok(unmarked(read.position(), end, members));
             }
-            Err(error) => {
+            Some(Err(error)) => {
                 let why = words(&error);
-                let what = if contents.has_failed() {
+                let what = if read.has_failed() {
                     format!(
                         "it cannot be decompressed by {} behind byte {end} of its contents ({why})",
                         packing.word()

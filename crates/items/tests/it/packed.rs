@@ -60,8 +60,8 @@ fn a_compressed_tar_has_the_items_of_the_tar_within() {
 
 #[test]
 fn of_a_cut_or_damaged_one_the_members_before_are_items_and_it_fails() {
-    let data: Vec<Vec<u8>> = (0..8).map(|seed| noise(seed, 20_000)).collect();
-    let names: Vec<String> = (0..8).map(|number| format!("{number}.jpg")).collect();
+    let data: Vec<Vec<u8>> = (0..40).map(|seed| noise(seed, 20_000)).collect();
+    let names: Vec<String> = (0..40).map(|number| format!("{number}.jpg")).collect();
     let members: Vec<(&str, &[u8])> = names.iter().zip(&data).map(|(n, d)| (n.as_str(), &d[..])).collect();
     for (packing, name) in KINDS {
         let whole = packed(&tar(&members), packing);
@@ -74,7 +74,7 @@ fn of_a_cut_or_damaged_one_the_members_before_are_items_and_it_fails() {
             scene.write(name, bytes);
             let items = scene.items(&[name]);
             let broken = items.last().unwrap();
-            assert!((2..=9).contains(&items.len()), "{packing:?}: {}", items.len());
+            assert!((2..=41).contains(&items.len()), "{packing:?}: {}", items.len());
             if matches!(broken.place, Place::Bad(_)) {
                 assert!(reason(broken).contains("is no whole tar file"), "{broken:?}");
                 assert!(reason(broken).contains(words), "{broken:?}");
@@ -110,7 +110,7 @@ fn what_is_no_compressed_tar_fails_and_other_compressions_are_refused() {
         assert_eq!(items.len(), 1);
         assert!(reason(&items[0]).contains(words), "{items:?}");
     }
-    assert!(scene.mistake("empty.tar.zst").contains("matches nothing"));
+    assert_eq!(scene.freeze(&["empty.tar.zst"]).unwrap_err()[0].what, "it matches nothing");
     scene.write("x.tar.xz", "x");
     assert!(scene.mistake("x.tar.xz").contains("only .tar.gz and .tar.zst are read"));
     assert!(scene.mistake("*.tar.bz2").contains("pack it as .tar.zst"));
