@@ -62,6 +62,7 @@ OPENS_ELSE = (
     "crates/feed/src/ring/budget.rs",
     "crates/items/src/freeze.rs",
     "crates/items/src/gather.rs",
+    "crates/items/src/packed.rs",
     "crates/items/src/shard.rs",
     "crates/items/src/table/delimited.rs",
     "crates/items/src/table/jsonl.rs",
