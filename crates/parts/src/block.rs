@@ -6,8 +6,15 @@ use bytes::Bytes;
 use serde_json::Value;
 use serde_json::value::RawValue;
 
+use crate::cell::Cell;
+use crate::json;
+
+pub use crate::element::Element;
+
 /// Far above the rows of any batch; keeps a column of empty values from taking all memory.
 const MOST_ROWS: u64 = 1 << 20;
+/// Bytes of the text of arrays that hold nothing; no model returns as many.
+const MOST_NOTHING: usize = 16 << 20;
 /// More dimensions than any array of Python's has.
 const MOST_DIMENSIONS: usize = 64;
 
@@ -42,60 +49,54 @@ pub enum Data {
         shape: Vec<u32>,
         /// All rows, little-endian, back to back. Shares the frame's body: nothing was copied.
         bytes: Bytes,
+        /// Rows without a value, in order. They take their bytes all the same.
+        nulls: Vec<usize>,
     },
-    /// Anything JSON can say.
-    Json(Vec<Value>),
+    /// Lists of numbers of one type, each as long as it likes.
+    Lists {
+        /// Of which type.
+        element: Element,
+        /// Where each row ends in `bytes`.
+        ends: Vec<usize>,
+        /// All rows, little-endian, back to back.
+        bytes: Bytes,
+        /// Rows without a value, in order.
+        nulls: Vec<usize>,
+    },
+    /// Anything JSON can say, each value as its text; `NaN` where a row is not a number.
+    Json(Vec<Box<str>>),
 }
 
-/// The type of a number.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[allow(missing_docs)] // their names say all
-pub enum Element {
-    F32,
-    F64,
-    I64,
-    I32,
-    U8,
-    Bool,
-    U16,
-    I16,
-    U32,
-    U64,
-    I8,
-}
-
-impl Element {
-    const NAMED: [(Self, &'static str); 11] = [
-        (Self::F32, "f32"),
-        (Self::F64, "f64"),
-        (Self::I64, "i64"),
-        (Self::I32, "i32"),
-        (Self::U8, "u8"),
-        (Self::Bool, "bool"),
-        (Self::U16, "u16"),
-        (Self::I16, "i16"),
-        (Self::U32, "u32"),
-        (Self::U64, "u64"),
-        (Self::I8, "i8"),
-    ];
-
-    /// The type of this name, as the worker protocol spells it.
-    pub fn parse(name: &str) -> Option<Self> {
-        Self::NAMED.iter().find(|(_, known)| *known == name).map(|(element, _)| *element)
-    }
-
-    /// Its name in the worker protocol.
-    pub fn name(self) -> &'static str {
-        Self::NAMED.iter().find(|(element, _)| *element == self).map_or("", |(_, name)| name)
-    }
-
-    /// Bytes of one.
-    pub const fn width(self) -> usize {
+impl Data {
+    /// The value in this row; null beyond the last.
+    pub(crate) fn cell(&self, row: usize) -> Cell<'_> {
         match self {
-            Self::U8 | Self::I8 | Self::Bool => 1,
-            Self::U16 | Self::I16 => 2,
-            Self::F32 | Self::I32 | Self::U32 => 4,
-            Self::F64 | Self::I64 | Self::U64 => 8,
+            Self::Json(texts) => texts.get(row).map_or(Cell::Null, |text| json::read(text)),
+            Self::Fixed { nulls, .. } | Self::Lists { nulls, .. } if nulls.binary_search(&row).is_ok() => {
+                Cell::Null
+            }
+            Self::Fixed { element, shape, bytes, .. } => {
+                let width = elements(shape).unwrap_or(0) * element.width();
+                match bytes.get(row * width..(row + 1) * width) {
+                    None => Cell::Null,
+                    Some(bytes) if shape.is_empty() => Cell::of_element(*element, bytes),
+                    Some(bytes) => {
+                        Cell::Array { element: *element, shape: shape.into(), bytes: bytes.into() }
+                    }
+                }
+            }
+            Self::Lists { element, ends, bytes, .. } => {
+                let start =
+                    row.checked_sub(1).map_or(0, |before| ends.get(before).copied().unwrap_or(usize::MAX));
+                match ends.get(row).and_then(|end| bytes.get(start..*end)) {
+                    None => Cell::Null,
+                    Some([]) => Cell::Empty,
+                    Some(bytes) => {
+                        let length = u32::try_from(bytes.len() / element.width()).unwrap_or(u32::MAX);
+                        Cell::Array { element: *element, shape: vec![length].into(), bytes: bytes.into() }
+                    }
+                }
+            }
         }
     }
 }
@@ -136,11 +137,17 @@ impl Column {
         let data = body.split_to(bytes);
         let kind = head["type"].as_str().unwrap_or_default();
         let data = if kind == "json" {
-            parse_json(&name, rows, &data, refused)?
+            let nan = row_list(&name, rows, &head["nan"])?;
+            parse_json(&name, rows, &data, &nan, refused)?
         } else {
             let element = Element::parse(kind)
                 .ok_or_else(|| format!("column `{name}` has the unknown type {}", head["type"]))?;
-            parse_fixed(&name, rows, element, &head["shape"], data)?
+            let nulls = row_list(&name, rows, &head["nulls"])?;
+            if head["ragged"] == Value::Bool(true) {
+                parse_lists(&name, rows, element, data, nulls)?
+            } else {
+                parse_fixed(&name, rows, element, &head["shape"], data, nulls)?
+            }
         };
         Ok(Self { name, data })
     }
@@ -149,30 +156,81 @@ impl Column {
 /// Rows that cannot be read, with the reason.
 type Refused = BTreeMap<usize, String>;
 
-fn parse_json(name: &str, rows: usize, data: &[u8], refused: &mut Refused) -> Result<Data, String> {
-    let values: Vec<Value> = match serde_json::from_slice(data) {
-        Ok(values) => values,
-        Err(error) => one_by_one(name, data, refused)
-            .ok_or_else(|| format!("column `{name}` is no JSON list: {error}"))?,
+/// Numbers of rows, in order.
+fn row_list(name: &str, rows: usize, list: &Value) -> Result<Vec<usize>, String> {
+    let wrong = || format!("column `{name}` names rows that are not there: {list}");
+    let list = match list {
+        Value::Null => return Ok(Vec::new()),
+        Value::Array(list) => list,
+        _ => return Err(wrong()),
     };
+    let row =
+        |value: &Value| value.as_u64().and_then(|row| usize::try_from(row).ok()).filter(|row| *row < rows);
+    let mut found: Vec<usize> = list.iter().map(row).collect::<Option<_>>().ok_or_else(wrong)?;
+    found.sort_unstable();
+    found.dedup();
+    Ok(found)
+}
+
+fn parse_json(
+    name: &str,
+    rows: usize,
+    data: &[u8],
+    nan: &[usize],
+    refused: &mut Refused,
+) -> Result<Data, String> {
+    let values: Vec<&RawValue> =
+        serde_json::from_slice(data).map_err(|error| format!("column `{name}` is no JSON list: {error}"))?;
     if values.len() != rows {
         return Err(format!("column `{name}` has {} values for {rows} rows", values.len()));
     }
-    Ok(Data::Json(values))
+    let mut texts: Vec<Box<str>> = Vec::with_capacity(rows);
+    for (row, value) in values.iter().enumerate() {
+        if let Some(flaw) = json::flaw(value.get()) {
+            refused.entry(row).or_insert_with(|| format!("result column `{name}` {flaw}"));
+            texts.push("null".into());
+        } else if nan.binary_search(&row).is_ok() {
+            texts.push(json::NAN.into());
+        } else {
+            texts.push(value.get().into());
+        }
+    }
+    Ok(Data::Json(texts))
 }
 
-/// The values of a list of which not all can be read: one that is nested beyond what the reader follows costs its own row only.
-fn one_by_one(name: &str, data: &[u8], refused: &mut Refused) -> Option<Vec<Value>> {
-    let values: Vec<&RawValue> = serde_json::from_slice(data).ok()?;
-    let read = |(row, value): (usize, &&RawValue)| {
-        serde_json::from_str(value.get()).unwrap_or_else(|error| {
-            let reason =
-                format!("result column `{name}` cannot be written: {error}; return it less deeply nested");
-            refused.entry(row).or_insert(reason);
-            Value::Null
-        })
-    };
-    Some(values.iter().enumerate().map(read).collect())
+/// Lengths of the rows first, then what they hold.
+fn parse_lists(
+    name: &str,
+    rows: usize,
+    element: Element,
+    mut bytes: Bytes,
+    nulls: Vec<usize>,
+) -> Result<Data, String> {
+    let wrong =
+        || format!("column `{name}` has {} bytes, which are not those of its {rows} lists", bytes.len());
+    let lengths = rows.checked_mul(4).filter(|lengths| *lengths <= bytes.len()).ok_or_else(wrong)?;
+    let mut end = 0_usize;
+    let mut ends = Vec::with_capacity(rows);
+    for length in bytes[..lengths].as_chunks::<4>().0 {
+        let length = usize::try_from(u32::from_le_bytes(*length)).ok();
+        // Lists in a part count their elements in 31 bits.
+        let length = length.filter(|length| i32::try_from(*length).is_ok()).ok_or_else(wrong)?;
+        end = length.checked_mul(element.width()).and_then(|more| end.checked_add(more)).ok_or_else(wrong)?;
+        ends.push(end);
+    }
+    if end != bytes.len() - lengths {
+        return Err(wrong());
+    }
+    let bytes = bytes.split_off(lengths);
+    check_bools(name, element, &bytes)?;
+    Ok(Data::Lists { element, ends, bytes, nulls })
+}
+
+fn check_bools(name: &str, element: Element, bytes: &[u8]) -> Result<(), String> {
+    if element == Element::Bool && bytes.iter().any(|byte| *byte > 1) {
+        return Err(format!("column `{name}` has a bool that is neither 0 nor 1"));
+    }
+    Ok(())
 }
 
 fn parse_fixed(
@@ -181,6 +239,7 @@ fn parse_fixed(
     element: Element,
     shape: &Value,
     bytes: Bytes,
+    nulls: Vec<usize>,
 ) -> Result<Data, String> {
     let wrong = || format!("column `{name}` has no usable shape: {shape}");
     let sides = match shape {
@@ -198,13 +257,27 @@ fn parse_fixed(
         return Err(format!("column `{name}` has {} bytes; {rows} rows take {wanted}", bytes.len()));
     }
     if width == 0 {
-        // There are no lists of nothing in a part; as JSON it is just `[]`.
-        return Ok(Data::Json(vec![Value::Array(Vec::new()); rows]));
+        // There are no lists of nothing in a part; JSON has them, as deep as they are.
+        let text = nothing(&shape).filter(|text| text.len() * rows <= MOST_NOTHING).ok_or_else(wrong)?;
+        let row = |row| if nulls.binary_search(&row).is_ok() { "null".into() } else { text.as_str().into() };
+        return Ok(Data::Json((0..rows).map(row).collect()));
     }
-    if element == Element::Bool && bytes.iter().any(|byte| *byte > 1) {
-        return Err(format!("column `{name}` has a bool that is neither 0 nor 1"));
+    check_bools(name, element, &bytes)?;
+    Ok(Data::Fixed { element, shape, bytes, nulls })
+}
+
+/// Empty lists in lists, of this shape; `None`: too many.
+fn nothing(shape: &[u32]) -> Option<String> {
+    let outer = shape.split(|side| *side == 0).next().unwrap_or_default();
+    let mut text = "[]".to_owned();
+    for side in outer.iter().rev() {
+        let side = usize::try_from(*side).ok()?;
+        if text.len().saturating_mul(side) > MOST_NOTHING {
+            return None;
+        }
+        text = format!("[{}]", vec![text; side].join(","));
     }
-    Ok(Data::Fixed { element, shape, bytes })
+    Some(text)
 }
 
 /// Elements in one row of this shape.
@@ -233,9 +306,10 @@ mod tests {
             element,
             shape: shape.to_vec(),
             bytes: Bytes::from_static(bytes),
+            nulls: Vec::new(),
         };
         assert_eq!(block.columns[0].data, fixed(Element::U16, &[2], b"\x01\0\x02\0\x03\0\x04\0"));
-        assert_eq!(block.columns[1].data, Data::Json(vec![json!("a"), Value::Null]));
+        assert_eq!(block.columns[1].data, Data::Json(vec!["\"a\"".into(), "null".into()]));
         assert_eq!(block.columns[2].data, fixed(Element::U8, &[], b"\x07\x08"));
     }
 
@@ -265,9 +339,45 @@ mod tests {
         let body = format!("[1,{deep},\"x\"]");
         let columns = json!([{"name": "a", "type": "json", "bytes": body.len()}]);
         let block = Block::parse(&json!({"count": 3, "columns": columns}), body.into_bytes()).unwrap();
-        assert_eq!(block.columns[0].data, Data::Json(vec![json!(1), Value::Null, json!("x")]));
+        assert_eq!(block.columns[0].data, Data::Json(vec!["1".into(), "null".into(), "\"x\"".into()]));
         let [(row, reason)] = block.refused.as_slice() else { panic!("{:?}", block.refused) };
         assert!(*row == 1 && reason.contains("column `a`") && reason.contains("nested"), "{reason}");
+    }
+
+    #[test]
+    fn arrays_of_nothing_keep_their_shape() {
+        let of = |shape: Value| {
+            let columns = json!([{"name": "a", "type": "f32", "shape": shape, "bytes": 0, "nulls": [1]}]);
+            Block::parse(&json!({"count": 2, "columns": columns}), Vec::new())
+                .map(|block| block.columns[0].data.clone())
+        };
+        for (shape, text) in [
+            (json!([0]), "[]"),
+            (json!([0, 4]), "[]"),
+            (json!([2, 0]), "[[],[]]"),
+            (json!([1, 2, 0, 9]), "[[[],[]]]"),
+        ] {
+            assert_eq!(of(shape), Ok(Data::Json(vec![text.into(), "null".into()])));
+        }
+        of(json!([u32::MAX, 0])).unwrap_err();
+        of(json!([0, u32::MAX])).unwrap();
+    }
+
+    #[test]
+    fn lists_are_as_long_as_they_say() {
+        let body: Vec<u8> =
+            [2_u32, 0, 0, 1].iter().flat_map(|length| length.to_le_bytes()).chain([1, 2, 3]).collect();
+        let head =
+            |bytes: usize| json!({"name": "a", "type": "u8", "ragged": true, "bytes": bytes, "nulls": [2]});
+        let of =
+            |body: &[u8]| Block::parse(&json!({"count": 4, "columns": [head(body.len())]}), body.to_vec());
+        let block = of(&body).unwrap();
+        let cells: Vec<String> = (0..4).map(|row| format!("{:?}", block.columns[0].data.cell(row))).collect();
+        assert!(cells[0].contains("[1, 2]") && cells[3].contains("[3]"), "{cells:?}");
+        assert_eq!(cells[1..3], ["Empty", "Null"]);
+        for wrong in [&body[..18], &body[..10], &[body.as_slice(), &[4]].concat()] {
+            assert!(of(wrong).unwrap_err().contains("lists"));
+        }
     }
 
     #[test]
@@ -283,9 +393,11 @@ mod tests {
             kind in prop_oneof![Just("json"), Just("f64"), Just("bool"), Just("u8"), Just("")],
             shape in prop::collection::vec(prop_oneof![Just(u64::MAX), Just(1 << 31), 0..4_u64], 0..4),
             bytes in prop_oneof![Just(u64::MAX), 0..40_u64],
+            ragged in any::<bool>(),
+            nulls in prop::collection::vec(0..6_u64, 0..3),
             body in prop::collection::vec(any::<u8>(), 0..40),
         ) {
-            let column = json!({"name": "x", "type": kind, "shape": shape, "bytes": bytes});
+            let column = json!({"name": "x", "type": kind, "shape": shape, "bytes": bytes, "ragged": ragged, "nulls": nulls, "nan": nulls});
             let _ = Block::parse(&json!({"count": count, "columns": [column]}), body);
         }
     }

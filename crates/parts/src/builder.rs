@@ -1,6 +1,7 @@
 //! One result column while it waits for its part: values appended to flat buffers, handed to the part without
 //! a copy.
 
+use std::borrow::Cow;
 use std::collections::HashMap;
 use std::sync::Arc;
 
@@ -16,9 +17,10 @@ use arrow_buffer::{
 };
 use arrow_schema::{ArrowError, DataType, Field};
 
-use crate::block::{Data, Element, elements};
+use crate::block::{Data, elements};
 use crate::cell::Cell;
-use crate::jsonl;
+use crate::element::Element;
+use crate::jsonl::{self, Met};
 use crate::kind::Kind;
 
 /// The values of one column that are not committed yet.
@@ -43,10 +45,6 @@ impl Builder {
         builder
     }
 
-    pub(crate) fn kind(&self) -> &Kind {
-        &self.kind
-    }
-
     /// Bytes it takes in memory.
     pub(crate) fn bytes(&self) -> usize {
         self.values.len() + (self.ends.len() - 1) * size_of::<i32>() + self.valid.len() / 8
@@ -65,7 +63,7 @@ impl Builder {
             Kind::Array { element, shape } => {
                 self.values.extend_zeros(rows * elements(shape).unwrap_or(0) * element.width());
             }
-            Kind::Numbers | Kind::Text | Kind::Json => {
+            Kind::List(_) | Kind::Empty | Kind::Text | Kind::Json => {
                 let end = self.ends.last().copied().unwrap_or(0);
                 self.ends.resize(self.ends.len() + rows, end);
             }
@@ -74,8 +72,13 @@ impl Builder {
 
     /// All rows of values that are exactly of this column's kind, in one go; whether they were.
     pub(crate) fn push_all(&mut self, data: &Data, rows: usize) -> bool {
-        let Data::Fixed { bytes, .. } = data else { return false };
-        if Kind::of(data).as_ref() != Some(&self.kind) {
+        let Data::Fixed { element, shape, bytes, nulls } = data else { return false };
+        let same = match &self.kind {
+            Kind::Number(mine) => mine == element && shape.is_empty(),
+            Kind::Array { element: mine, shape: sides } => mine == element && sides == shape,
+            _ => false,
+        };
+        if !same || !nulls.is_empty() {
             return false;
         }
         self.values.extend_from_slice(bytes);
@@ -83,12 +86,33 @@ impl Builder {
         true
     }
 
-    /// Whether so much more still has room: offsets in a part have 31 bits.
-    pub(crate) fn has_room(&self, weight: usize) -> bool {
-        has_room(self.ends.last().copied().unwrap_or(0), weight)
+    /// Where the last value ends.
+    fn end(&self) -> usize {
+        self.ends.last().map_or(0, |end| usize::try_from(*end).unwrap_or(0))
     }
 
-    /// A value that [`Cell::fits`] and has room.
+    /// What the values that wait would add up to in the offsets of a column of this kind, at most.
+    pub(crate) fn weight_as(&self, kind: &Kind) -> usize {
+        let rows = self.valid.len();
+        match (kind, &self.kind) {
+            _ if *kind == self.kind => self.end(),
+            (Kind::Json, Kind::Number(_)) => rows.saturating_mul(jsonl::LONGEST_NUMBER),
+            (Kind::Json, Kind::Array { element, shape }) => {
+                jsonl::most_of_array(*element, shape.len(), self.values.len())
+                    .saturating_add(rows * 2 * shape.len())
+            }
+            (Kind::Json, Kind::List(element)) => {
+                jsonl::most_of_array(*element, 1, self.values.len()).saturating_add(rows * 2)
+            }
+            (Kind::Json, Kind::Text) => self.values.len().saturating_mul(6).saturating_add(rows * 2),
+            (Kind::Json, _) => self.values.len(),
+            (Kind::List(_), Kind::Array { element, .. }) => self.values.len() / element.width(),
+            (Kind::List(_), Kind::List(_)) => self.end(),
+            _ => 0,
+        }
+    }
+
+    /// A value that a column of this kind holds as it is, and that has room.
     pub(crate) fn push(&mut self, cell: &Cell) {
         if matches!(cell, Cell::Null) {
             return self.push_nulls(1);
@@ -97,12 +121,12 @@ impl Builder {
         match &self.kind {
             Kind::Number(element) | Kind::Array { element, .. } => {
                 let element = *element;
-                cell.scalars().for_each(|scalar| push_element(&mut self.values, element, &scalar));
+                push_elements(&mut self.values, element, cell);
             }
-            Kind::Numbers => {
-                cell.scalars()
-                    .for_each(|scalar| self.values.extend_from_slice(&scalar.as_f64().to_le_bytes()));
-                self.close(size_of::<f64>());
+            Kind::List(element) => {
+                let element = *element;
+                push_elements(&mut self.values, element, cell);
+                self.close(element.width());
             }
             Kind::Text => {
                 if let Cell::Text(text) = cell {
@@ -110,10 +134,9 @@ impl Builder {
                 }
                 self.close(1);
             }
-            Kind::Json => {
+            Kind::Empty | Kind::Json => {
                 let mut text = Vec::new();
-                // Non-finite numbers cannot be told of here; they are null as everywhere in JSON.
-                jsonl::write_cell(&mut text, cell, &mut 0);
+                jsonl::write_cell(&mut text, cell, &mut Met::default());
                 self.values.extend_from_slice(&text);
                 self.close(1);
             }
@@ -125,15 +148,66 @@ impl Builder {
         self.ends.push(i32::try_from(self.values.len() / width).unwrap_or(i32::MAX));
     }
 
-    /// Whole numbers become numbers; for a column no part has yet.
-    pub(crate) fn widen(&mut self) {
-        let Kind::Number(element @ (Element::I64 | Element::U64)) = self.kind else { return };
-        let mut wide = MutableBuffer::new(self.values.len());
-        for bytes in self.values.as_slice().chunks_exact(element.width()) {
-            wide.extend_from_slice(&Cell::of_element(element, bytes).as_f64().to_le_bytes());
+    /// Takes the buffers of a column as a part has them; for a column without rows yet.
+    pub(crate) fn take_over(
+        &mut self,
+        values: &[u8],
+        ends: Option<Vec<i32>>,
+        rows: usize,
+        nulls: Option<&NullBuffer>,
+    ) {
+        self.values.extend_from_slice(values);
+        self.ends = ends.unwrap_or_else(|| vec![0]);
+        match nulls {
+            Some(nulls) => self.valid.append_buffer(nulls),
+            None => self.valid.append_n_non_nulls(rows),
         }
-        self.values = wide;
-        self.kind = Kind::Number(Element::F64);
+    }
+
+    /// The same values in a column of a kind that holds them all.
+    pub(crate) fn widened(self, kind: Kind) -> Self {
+        if kind == self.kind {
+            return self;
+        }
+        let mut wide = Self::new(kind, 0);
+        for row in 0..self.valid.len() {
+            wide.push(&self.cell(row));
+        }
+        wide
+    }
+
+    /// The value in this row.
+    fn cell(&self, row: usize) -> Cell<'_> {
+        if !self.valid.is_valid(row) {
+            return Cell::Null;
+        }
+        let between = |width: usize| {
+            let [from, to] = [row, row + 1]
+                .map(|at| self.ends.get(at).map_or(0, |end| usize::try_from(*end).unwrap_or(0)));
+            &self.values.as_slice()[from * width..to * width]
+        };
+        let text = |bytes| Cow::Borrowed(std::str::from_utf8(bytes).unwrap_or_default());
+        match &self.kind {
+            Kind::Number(element) => {
+                let width = element.width();
+                Cell::of_element(*element, &self.values.as_slice()[row * width..(row + 1) * width])
+            }
+            Kind::Array { element, shape } => {
+                let width = elements(shape).unwrap_or(0) * element.width();
+                let bytes = &self.values.as_slice()[row * width..(row + 1) * width];
+                Cell::Array { element: *element, shape: shape.into(), bytes: bytes.into() }
+            }
+            Kind::List(element) => match between(element.width()) {
+                [] => Cell::Empty,
+                bytes => {
+                    let length = u32::try_from(bytes.len() / element.width()).unwrap_or(u32::MAX);
+                    Cell::Array { element: *element, shape: vec![length].into(), bytes: bytes.into() }
+                }
+            },
+            Kind::Empty => Cell::Empty,
+            Kind::Text => Cell::Text(text(between(1))),
+            Kind::Json => Cell::Json(text(between(1))),
+        }
     }
 
     /// The column as a part has it.
@@ -156,16 +230,16 @@ impl Builder {
                 let kind = DataType::FixedSizeList(item, size);
                 (field.with_data_type(kind).with_metadata(shape), Arc::new(array))
             }
-            Kind::Numbers => {
-                let inner = primitive(Element::F64, values, None)?;
-                let item = Arc::new(Field::new("item", DataType::Float64, true));
+            Kind::List(element) => {
+                let inner = primitive(element, values, None)?;
+                let item = Arc::new(Field::new("item", inner.data_type().clone(), true));
                 let array = ListArray::try_new(Arc::clone(&item), offsets(ends), inner, nulls)?;
                 (field.with_data_type(DataType::List(item)), Arc::new(array))
             }
-            Kind::Text | Kind::Json => {
+            Kind::Text | Kind::Empty | Kind::Json => {
                 let array = StringArray::try_new(offsets(ends), values, nulls)?;
                 let mut json = HashMap::new();
-                if kind == Kind::Json {
+                if kind != Kind::Text {
                     json.insert("json".to_owned(), "true".to_owned());
                 }
                 (field.with_data_type(DataType::Utf8).with_metadata(json), Arc::new(array))
@@ -174,18 +248,12 @@ impl Builder {
     }
 }
 
-fn has_room(end: i32, weight: usize) -> bool {
-    i32::try_from(weight).is_ok_and(|weight| end.checked_add(weight).is_some())
-}
-
 /// What a value adds to the offsets of a column of this kind, at most.
 pub(crate) fn weight(kind: &Kind, cell: &Cell) -> usize {
     match (kind, cell) {
         (Kind::Text, Cell::Text(text)) => text.len(),
-        (Kind::Numbers, cell) => cell.scalars().count(),
-        // No number is written in more than 32 bytes.
-        (Kind::Json, Cell::Array { bytes, .. }) => bytes.len() * 32,
-        (Kind::Json, cell) => jsonl::length(cell),
+        (Kind::List(_), Cell::Array { element, bytes, .. }) => bytes.len() / element.width(),
+        (Kind::Json | Kind::Empty, cell) => jsonl::most(cell),
         _ => 0,
     }
 }
@@ -195,15 +263,17 @@ fn offsets(ends: Vec<i32>) -> OffsetBuffer<i32> {
     OffsetBuffer::new(ScalarBuffer::from(ends))
 }
 
-fn push_element(out: &mut MutableBuffer, element: Element, cell: &Cell) {
-    #[allow(clippy::cast_possible_truncation)]
-    // a column of f32 holds f32; whole numbers fit, that was asked before
-    match (element, *cell) {
-        (Element::F32, cell) => out.extend_from_slice(&(cell.as_f64() as f32).to_le_bytes()),
-        (Element::F64, cell) => out.extend_from_slice(&cell.as_f64().to_le_bytes()),
-        (Element::Bool, Cell::Bool(value)) => out.extend_from_slice(&[u8::from(value)]),
-        (_, Cell::Int(int)) => out.extend_from_slice(&int.to_le_bytes()[..element.width()]),
-        _ => out.extend_zeros(element.width()),
+/// Appends a number, or those of a list, as ones of this type.
+fn push_elements(out: &mut MutableBuffer, element: Element, cell: &Cell) {
+    match cell {
+        Cell::Array { element: same, bytes, .. } if *same == element => out.extend_from_slice(bytes),
+        Cell::Array { element: other, bytes, .. } => {
+            for bytes in bytes.chunks_exact(other.width()) {
+                Cell::of_element(*other, bytes).push_as(element, out);
+            }
+        }
+        Cell::Empty => {}
+        scalar => scalar.push_as(element, out),
     }
 }
 

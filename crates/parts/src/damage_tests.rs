@@ -132,9 +132,9 @@ fn another_format_or_a_newer_ledger_is_refused() {
     two_commits(temp.path());
     let error = Writer::open(temp.path(), Format::Jsonl, false).err().unwrap();
     assert_eq!(error.hint().as_deref(), Some("go on with --format parquet, or choose another directory"));
-    let line = crate::ledger::seal(&crate::ledger::Line::Header { ledger: 2, format: Format::Parquet });
+    let line = crate::ledger::seal(&crate::ledger::Line::Header { ledger: 3, format: Format::Parquet });
     fs::write(temp.path().join("commits.jsonl"), line).unwrap();
-    assert!(matches!(refused(temp.path()), PartsError::Newer { version: 2, .. }));
+    assert!(matches!(refused(temp.path()), PartsError::Newer { version: 3, .. }));
 }
 
 proptest! {

@@ -12,11 +12,12 @@ use serde::{Deserialize, Serialize};
 
 use crate::bits::{Bits, read_ranges};
 use crate::error::PartsError;
-use crate::kind::Kind;
-use crate::pending::Named;
+use crate::kind::ColumnType;
+use crate::pending::Schema;
 
 pub(crate) const NAME: &str = "commits.jsonl";
-const VERSION: u64 = 1;
+/// 2: a column's type may change from one part to a later one.
+const VERSION: u64 = 2;
 /// What the checksum covers ends here.
 const MARK: &str = ",\"crc\":\"";
 
@@ -39,7 +40,7 @@ pub(crate) enum Line {
         failed: String,
         /// Length of `failed.jsonl` from now on.
         failed_bytes: u64,
-        /// Columns that no earlier part has, with their kinds.
+        /// Columns that no earlier part has, or has as another type, with their types.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         schema: Vec<(String, String)>,
     },
@@ -47,7 +48,7 @@ pub(crate) enum Line {
     Forgotten { forgotten: String, failed_bytes: u64 },
     /// A part that is gone, by its commit: its items are to be done again.
     Lost { lost: u64 },
-    /// A part, by its commit, that was written anew with so many columns: nothing else about it has changed.
+    /// A part, by its commit, that was written anew with the columns and types as they were after so many entries of `schema`.
     Renewed { renewed: u64, columns: u64, bytes: u64 },
 }
 
@@ -61,7 +62,7 @@ pub(crate) struct Replay {
     /// Items in `failed.jsonl`.
     pub(crate) failed: Bits,
     /// Columns of the parts.
-    pub(crate) schema: Vec<Named>,
+    pub(crate) schema: Schema,
     /// Parts that should be there.
     pub(crate) parts: BTreeMap<u64, Part>,
     /// Names of parts that were given up.
@@ -77,7 +78,7 @@ pub(crate) struct Replay {
 pub(crate) struct Part {
     pub(crate) name: String,
     pub(crate) bytes: u64,
-    /// How many of the map's columns it has: the first so many.
+    /// It has the map's columns as they were after so many entries.
     pub(crate) columns: u64,
     /// It was written anew, and may still wait for its name.
     pub(crate) renewed: bool,
@@ -204,12 +205,12 @@ impl Replay {
             }
         }
         for (name, kind) in schema {
-            let kind =
-                Kind::read(kind).ok_or_else(|| format!("it has a column of the unknown kind {kind}"))?;
-            self.schema.push((name.clone(), kind));
+            let kind = ColumnType::read(kind)
+                .ok_or_else(|| format!("it has a column of the unknown kind {kind}"))?;
+            self.schema.apply(name, kind);
         }
         if let Some(name) = part {
-            let columns = self.schema.len() as u64;
+            let columns = self.schema.entries;
             let part = Part { name: name.clone(), bytes: *bytes, columns, renewed: false, items };
             self.parts.insert(*commit, part);
         }

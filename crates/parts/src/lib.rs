@@ -10,8 +10,12 @@ mod bits;
 mod block;
 mod builder;
 mod cell;
+mod columns;
+mod convert;
+mod element;
 mod error;
 mod failures;
+mod json;
 mod jsonl;
 mod kind;
 mod ledger;
@@ -25,6 +29,8 @@ mod writer;
 mod crash_tests;
 #[cfg(test)]
 mod damage_tests;
+#[cfg(test)]
+mod exact_tests;
 #[cfg(test)]
 mod renewal_tests;
 #[cfg(test)]

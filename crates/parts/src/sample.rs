@@ -17,18 +17,23 @@ pub(crate) fn open(dir: &Path, format: Format) -> (Writer, Settled) {
 
 pub(crate) fn fixed(name: &str, element: Element, shape: &[u32], bytes: &[u8]) -> Column {
     let bytes = bytes::Bytes::copy_from_slice(bytes);
-    Column { name: name.to_owned(), data: Data::Fixed { element, shape: shape.to_vec(), bytes } }
+    Column {
+        name: name.to_owned(),
+        data: Data::Fixed { element, shape: shape.to_vec(), bytes, nulls: Vec::new() },
+    }
 }
 
 pub(crate) fn values(name: &str, values: Value) -> Column {
     let Value::Array(values) = values else { panic!("a list") };
-    Column { name: name.to_owned(), data: Data::Json(values) }
+    let texts = values.iter().map(|value| value.to_string().into()).collect();
+    Column { name: name.to_owned(), data: Data::Json(texts) }
 }
 
 pub(crate) fn block(columns: Vec<Column>) -> Block {
     let rows = match &columns[0].data {
         Data::Json(values) => values.len(),
-        Data::Fixed { element, shape, bytes } => {
+        Data::Lists { ends, .. } => ends.len(),
+        Data::Fixed { element, shape, bytes, .. } => {
             bytes.len() / element.width() / shape.iter().product::<u32>() as usize
         }
     };

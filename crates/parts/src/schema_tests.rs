@@ -7,7 +7,7 @@ use arrow_schema::DataType;
 use gpulane_model::Format;
 use serde_json::json;
 
-use crate::sample::{add, block, fixed, open, read_lines, read_part, results, three, values};
+use crate::sample::{add, block, fixed, open, parts, read_lines, read_part, results, three, values};
 use crate::{Block, Element, Writer};
 
 /// One commit of these blocks, read back.
@@ -113,86 +113,123 @@ fn later_parts_keep_the_columns_and_types_of_earlier_ones_across_openings() {
     assert_eq!(score.as_primitive::<Float64Type>().values(), &[3.0]);
 }
 
-/// Why the last value is refused after the first one was committed.
-fn refusal(first: &Block, second: &Block) -> Option<String> {
+/// The column's type in every part, after each of these blocks was committed by itself and all is done.
+fn settled(blocks: &[Block]) -> String {
     let temp = tempfile::tempdir().unwrap();
+    for (at, block) in (0_u64..).step_by(10).zip(blocks) {
+        let (mut writer, _) = open(temp.path(), Format::Parquet);
+        assert_eq!(add(&mut writer, at, block), []);
+        writer.commit().unwrap();
+    }
     let (mut writer, _) = open(temp.path(), Format::Parquet);
-    assert_eq!(add(&mut writer, 0, first), []);
-    writer.commit().unwrap();
-    let mut refused = add(&mut writer, 10, second);
-    writer.commit().unwrap();
-    assert!(refused.len() < 2);
-    refused.pop().map(|(_, reason)| reason)
+    writer.make_alike(&|| false).unwrap();
+    let types: Vec<_> = parts(temp.path())
+        .iter()
+        .map(|part| {
+            let schema = read_part(&temp.path().join(part)).schema();
+            let field = schema.field(1);
+            let json = if field.metadata().contains_key("json") { " of JSON" } else { "" };
+            format!("{}{json}", field.data_type())
+        })
+        .collect();
+    assert!(types.iter().all(|kind| *kind == types[0]), "{types:?}");
+    types[0].clone()
 }
 
 #[test]
-fn values_of_another_type_are_refused_and_wider_ones_are_converted() {
+fn a_column_has_the_narrowest_type_that_holds_all_of_it_in_either_order() {
     let json = |value| results(json!([value]));
     let f32s = |values: &[f32]| {
         let bytes: Vec<u8> = values.iter().flat_map(|value| value.to_le_bytes()).collect();
         block(vec![fixed("result", Element::F32, &[u32::try_from(values.len()).unwrap()], &bytes)])
     };
     let byte = |value: u8| block(vec![fixed("result", Element::U8, &[], &[value])]);
-    for (first, second, word) in [
-        (json(json!(0.5)), json(json!(1)), None),
-        (json(json!(1)), json(json!(0.5)), Some("was a whole number (i64) in earlier items and is 0.5 here")),
-        (json(json!(1)), json(json!("x")), Some("is text here; return one type")),
-        (json(json!(0.5)), json(json!(true)), Some("was a number (f64) in earlier items and is true here")),
-        (
-            json(json!("x")),
-            json(json!({"a": 1})),
-            Some("was text (text) in earlier items and is a dict here"),
-        ),
-        (json(json!([1])), json(json!([1, 2])), None),
-        (json(json!([1])), json(json!(["x"])), Some("a list of 1")),
-        (json(json!({"a": 1})), json(json!("x")), None),
-        (json(json!([])), json(json!(["x"])), None),
-        (
-            f32s(&[1.0, 2.0]),
-            f32s(&[1.0, 2.0, 3.0]),
-            Some("shape [2] (f32[2]) in earlier items and is an array of f32"),
-        ),
-        (f32s(&[1.0, 2.0]), json(json!([1, 2])), None),
-        (f32s(&[1.0, 2.0]), json(json!([1])), Some("a list of 1")),
-        (byte(3), json(json!(300)), Some("is 300 here")),
-        (byte(3), json(json!(30)), None),
-        (json(json!(null)), byte(3), None),
-        (byte(3), json(json!(null)), None),
+    let single = |value: f32| block(vec![fixed("result", Element::F32, &[], &value.to_le_bytes())]);
+    for (one, two, kind) in [
+        (json(json!(0.5)), json(json!(1)), "Float64"),
+        (json(json!(9_007_199_254_740_993_i64)), json(json!(0.5)), "Utf8 of JSON"),
+        (single(0.1), json(json!(0.1)), "Float64"),
+        (single(0.1), single(0.2), "Float32"),
+        (json(json!(1)), json(json!("x")), "Utf8 of JSON"),
+        (json(json!(0.5)), json(json!(true)), "Utf8 of JSON"),
+        (json(json!("x")), json(json!({"a": 1})), "Utf8 of JSON"),
+        (json(json!([1])), json(json!([1, 2])), "List(Int64)"),
+        (json(json!([1])), json(json!(["x"])), "Utf8 of JSON"),
+        (json(json!([])), json(json!(["x"])), "Utf8 of JSON"),
+        (json(json!([])), json(json!([0.5])), "List(Float64)"),
+        (json(json!([])), json(json!([])), "Utf8 of JSON"),
+        (f32s(&[1.0, 2.0]), f32s(&[1.0, 2.0, 3.0]), "List(Float32)"),
+        (f32s(&[1.0, 2.0]), json(json!([1, 2])), "FixedSizeList(2 x Float64)"),
+        (byte(3), json(json!(300)), "Int64"),
+        (byte(3), json(json!(null)), "UInt8"),
+        (json(json!(-1)), json(json!(u64::MAX)), "Utf8 of JSON"),
+        (json(json!(1)), json(json!(u64::MAX)), "UInt64"),
     ] {
-        let told = format!("{first:?} then {second:?}");
-        let refusal = refusal(&first, &second);
-        match word {
-            None => assert_eq!(refusal, None, "{told}"),
-            Some(word) => {
-                let told_why = refusal.as_ref().is_some_and(|why| why.contains(word));
-                assert!(told_why, "{told}: {refusal:?}");
-            }
-        }
+        let told = format!("{one:?} and {two:?}");
+        assert_eq!(settled(&[one.clone(), two.clone()]), kind, "{told}");
+        assert_eq!(settled(&[two, one]), kind, "{told}, the other way round");
     }
 }
 
 #[test]
-fn before_the_first_part_whole_numbers_may_still_become_numbers() {
+fn one_float_among_whole_numbers_changes_none_of_them() {
+    let large = 9_007_199_254_740_993_i64;
+    let table = written(&[results(json!([large, null])), results(json!([2.5]))]);
+    let column = table.column(1).as_string::<i32>().iter().collect::<Vec<_>>();
+    assert_eq!(column, [Some("9007199254740993"), None, Some("2.5")]);
     let table = written(&[results(json!([1, null])), results(json!([2.5]))]);
     let column = table.column(1).as_primitive::<Float64Type>().iter().collect::<Vec<_>>();
     assert_eq!(column, [Some(1.0), None, Some(2.5)]);
 }
 
 #[test]
+fn a_column_that_becomes_json_is_told_once_with_the_item() {
+    let temp = tempfile::tempdir().unwrap();
+    let (mut writer, _) = open(temp.path(), Format::Parquet);
+    add(&mut writer, 0, &results(json!([1, 2])));
+    add(&mut writer, 2, &results(json!([3, "x"])));
+    add(&mut writer, 4, &results(json!(["y", 4])));
+    let notes = writer.notes();
+    assert_eq!(notes.len(), 1, "{notes:?}");
+    assert!(
+        notes[0].contains("`result` is JSON text")
+            && notes[0].contains("a whole number in other items, text in 3")
+    );
+    assert_eq!(writer.notes(), Vec::<String>::new());
+    add(&mut writer, 6, &block(vec![values("nested", json!([{"a": 1}]))]));
+    assert_eq!(writer.notes(), Vec::<String>::new(), "nested values are JSON by themselves");
+}
+
+#[test]
+fn a_ledger_from_before_types_had_ranges_is_read_as_if_numbers_were_large() {
+    let temp = tempfile::tempdir().unwrap();
+    let (mut writer, _) = open(temp.path(), Format::Parquet);
+    add(&mut writer, 0, &results(json!([1])));
+    writer.commit().unwrap();
+    let ledger = std::fs::read_to_string(temp.path().join("commits.jsonl")).unwrap();
+    assert!(ledger.contains("i64:0..2^53"), "{ledger}");
+    let old = crate::kind::ColumnType::read("i64").unwrap();
+    let float = crate::kind::ColumnType::read("f64").unwrap();
+    assert_eq!(old.join(&float).write(), "json");
+}
+
+#[test]
 fn a_refused_row_leaves_the_others_and_its_item_open() {
     let temp = tempfile::tempdir().unwrap();
     let (mut writer, _) = open(temp.path(), Format::Parquet);
-    let refused = add(
-        &mut writer,
-        0,
-        &block(vec![values("a", json!([1, "x", 3])), fixed("b", Element::U8, &[], &[4, 5, 6])]),
-    );
+    let body = b"[1,\"\\ud800\",3]\x04\x05\x06".to_vec();
+    let columns =
+        json!([{"name": "a", "type": "json", "bytes": 14}, {"name": "b", "type": "u8", "bytes": 3}]);
+    let rows = Block::parse(&json!({"count": 3, "columns": columns}), body).unwrap();
+    let refused = add(&mut writer, 0, &rows);
     assert_eq!(refused.iter().map(|(row, _)| *row).collect::<Vec<_>>(), [1]);
+    assert!(refused[0].1.contains("column `a` has half a surrogate pair"), "{refused:?}");
     writer.fail(1, "1", &refused[0].1);
     let commit = writer.commit().unwrap().unwrap();
     assert_eq!((commit.rows, commit.failed), (2, 1));
     let table = read_part(&temp.path().join("part-00000.parquet"));
     assert_eq!(table.column_by_name("b").unwrap().as_primitive::<UInt8Type>().values(), &[4, 6]);
+    assert_eq!(table.column_by_name("a").unwrap().as_primitive::<Int64Type>().values(), &[1, 3]);
 }
 
 #[test]
@@ -221,17 +258,18 @@ fn lines_hold_arrays_by_their_shape_and_null_for_what_is_no_number() {
     let temp = tempfile::tempdir().unwrap();
     let (mut writer, _) = open(temp.path(), Format::Jsonl);
     let floats: Vec<u8> =
-        [0.1_f32, f32::NAN, 3.0, f32::INFINITY].iter().flat_map(|value| value.to_le_bytes()).collect();
+        [0.1_f32, f32::NAN, 3.0, 0.5].iter().flat_map(|value| value.to_le_bytes()).collect();
     let rows = block(vec![fixed("a", Element::F32, &[2, 2], &floats), values("b", json!([{"x": null}]))]);
     assert_eq!(writer.add(&[(0, "with \"quotes\"\n")], &rows).unwrap(), []);
     // A type of its own for each row: lines do not mind.
     add(&mut writer, 1, &results(json!(["x", 1, [true]])));
-    assert_eq!(writer.not_finite(), 2);
+    assert_eq!(writer.not_finite(), 1);
     let part = writer.commit().unwrap().unwrap().part.unwrap();
     let text = std::fs::read_to_string(temp.path().join(&part)).unwrap();
+    // The digits of the double that the single is: 0.1 would be another number to whoever reads it.
     assert!(
         text.starts_with(
-            "{\"item\":\"with \\\"quotes\\\"\\n\",\"a\":[[0.1,null],[3.0,null]],\"b\":{\"x\":null}}\n"
+            "{\"item\":\"with \\\"quotes\\\"\\n\",\"a\":[[0.10000000149011612,null],[3.0,0.5]],\"b\":{\"x\":null}}\n"
         ),
         "{text}"
     );
@@ -243,6 +281,19 @@ fn lines_hold_arrays_by_their_shape_and_null_for_what_is_no_number() {
             json!({"item": "3", "result": [true]})
         ]
     );
+}
+
+#[test]
+fn infinity_fails_its_item_in_lines_and_leaves_no_trace() {
+    let temp = tempfile::tempdir().unwrap();
+    let (mut writer, _) = open(temp.path(), Format::Jsonl);
+    let floats: Vec<u8> = [1.0_f64, f64::INFINITY].iter().flat_map(|value| value.to_le_bytes()).collect();
+    let refused = add(&mut writer, 0, &block(vec![fixed("a", Element::F64, &[], &floats)]));
+    assert!(
+        matches!(&refused[..], [(1, why)] if why.contains("column `a` is infinite") && why.contains("parquet"))
+    );
+    let part = writer.commit().unwrap().unwrap().part.unwrap();
+    assert_eq!(read_lines(&temp.path().join(part)), [json!({"item": "0", "a": 1.0})]);
 }
 
 #[test]

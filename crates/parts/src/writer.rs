@@ -10,9 +10,10 @@ use serde_json::json;
 
 use crate::bits::{Bits, write_ranges};
 use crate::block::Block;
+use crate::columns::Columns;
 use crate::error::PartsError;
 use crate::ledger::{Growing, Line, MODE, Part};
-use crate::pending::{Columns, Filling, Named, Rows};
+use crate::pending::{Filling, Named, Rows};
 use crate::renewal::Held;
 use crate::{parquet, repair};
 
@@ -94,7 +95,7 @@ struct Sealed {
     failed: String,
     failed_text: Vec<u8>,
     new_columns: Vec<Named>,
-    /// How many the map has with them.
+    /// What of the map's columns and types the part has.
     columns: u64,
     /// Its line is in the ledger: only the part's name is missing.
     recorded: bool,
@@ -197,8 +198,12 @@ impl Writer {
         }
     }
 
-    /// Numbers that JSONL could only write as null because JSON has no NaN and no infinity, since this was
-    /// opened.
+    /// What a person should know about the columns of results: those that became JSON text, and why. Told once.
+    pub fn notes(&mut self) -> Vec<String> {
+        self.rows.notes()
+    }
+
+    /// NaNs that JSONL could only write as null, since this was opened.
     pub fn not_finite(&self) -> u64 {
         match &self.rows {
             Rows::Lines { not_finite, .. } => *not_finite,
@@ -255,7 +260,7 @@ impl Writer {
             failed: write_ranges(failed),
             failed_text: std::mem::take(&mut self.failed_text),
             new_columns,
-            columns: self.rows.committed().len() as u64,
+            columns: self.rows.committed().entries,
             recorded: false,
         }))
     }

@@ -9,7 +9,7 @@ use std::path::Path;
 use std::process::Command;
 
 use gpulane_parts::{Block, Column, Data, Format, PartsError, Writer};
-use serde_json::{Value, json};
+use serde_json::json;
 
 /// A tiny file system, gone with this value.
 struct Mount<'a>(&'a Path);
@@ -32,7 +32,7 @@ impl Drop for Mount<'_> {
 fn noise(rows: u64) -> Block {
     let word = |number: u64| format!("{:x}", number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let text = |row: u64| (row * 100..row * 100 + 100).map(word).collect::<Vec<_>>().concat();
-    let texts: Vec<Value> = (0..rows).map(|row| json!(text(row))).collect();
+    let texts = (0..rows).map(|row| json!(text(row)).to_string().into()).collect();
     let column = Column { name: "result".to_owned(), data: Data::Json(texts) };
     Block { columns: vec![column], rows: usize::try_from(rows).unwrap(), refused: Vec::new() }
 }
