@@ -5,9 +5,11 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from typing import Any, Callable, List, NamedTuple, Optional, Tuple
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
-__all__ = ["ArrayError", "Fetched", "Fetching", "fetch", "is_array", "rows", "stacked"]
+from ._plain import NARROW_FLOATS
+
+__all__ = ["ArrayError", "Fetched", "Fetching", "fetch", "is_array", "joined", "rows", "stacked"]
 
 ELEMENT_OF = {
     "float32": "f32",
@@ -22,6 +24,8 @@ ELEMENT_OF = {
     "uint64": "u64",
     "bool": "bool",
 }
+AS_WIDE = {"float16": "float32", "int4": "int8", "int2": "int8", "uint4": "uint8", "uint2": "uint8"}
+"""Types that results do not have, and those that hold all they hold."""
 
 
 class ArrayError(TypeError):
@@ -35,6 +39,10 @@ class Fetched(NamedTuple):
     shape: Tuple[int, ...]
     data: Any
     """Its elements in C order, as a buffer of bytes."""
+    nulls: Sequence[int] = ()
+    """Rows that are None, whatever their elements are."""
+    lengths: Optional[Sequence[int]] = None
+    """Elements of each row, where they differ: `data` is all of them, one after the other."""
 
 
 class Fetching:
@@ -48,6 +56,14 @@ class Fetching:
     def pending(self) -> bool:
         """Whether it may still be on its way."""
         return self._wait is not None
+
+    def beside(self, nulls: Sequence[int]) -> Fetching:
+        """The same, but these rows are None."""
+        return Fetching(self._fetched._replace(nulls=nulls), self._wait)
+
+    def in_lists(self, lengths: Sequence[int], nulls: Sequence[int]) -> Fetching:
+        """The same as lists of these lengths; those of these rows are None."""
+        return Fetching(self._fetched._replace(lengths=lengths, nulls=nulls), self._wait)
 
     def get(self) -> Fetched:
         """The array; waits until it is here."""
@@ -72,7 +88,11 @@ def fetch(value: Any) -> Fetching:
     numpy = sys.modules.get("numpy")
     if numpy is None:
         raise ArrayError(f"an array of {library} needs NumPy to be read")
-    return Fetching(_from_numpy(numpy, numpy.asarray(value)))
+    if _is_masked(value):
+        raise ArrayError("a masked array has no value in some places")
+    if library == "pandas" and not isinstance(value.dtype, numpy.dtype):
+        raise ArrayError(f"{value.dtype} is none of NumPy's types, and may have no value in some places")
+    return Fetching(_from_numpy(numpy.asarray(value)))
 
 
 def stacked(values: List[Any]) -> Any:
@@ -82,9 +102,27 @@ def stacked(values: List[Any]) -> Any:
     if library is None or not hasattr(library, "stack"):
         return None
     like = (first.shape, first.dtype)
-    if any((value.shape, value.dtype) != like for value in values):
+    if any((value.shape, value.dtype) != like or _is_masked(value) for value in values):
         return None
     return library.stack(values)
+
+
+def joined(values: List[Any]) -> Any:
+    """Arrays with one side, of one kind and type, one after the other; nothing if they are not that."""
+    first = values[0]
+    library = sys.modules.get(_library(first))
+    join = getattr(library, "cat", None) or getattr(library, "concatenate", None)
+    if join is None or len(first.shape) != 1:
+        return None
+    if any(len(value.shape) != 1 or value.dtype != first.dtype or _is_masked(value) for value in values):
+        return None
+    return join(values)
+
+
+def _is_masked(value: Any) -> bool:
+    """Whether it is an array of NumPy's in which some places may have no value."""
+    masked = sys.modules.get("numpy.ma")
+    return masked is not None and isinstance(value, masked.MaskedArray)
 
 
 def rows(value: Any) -> List[Any]:
@@ -107,6 +145,9 @@ def _fetch_torch(torch: Any, value: Any) -> Fetching:
         value = value.to_dense()
     if value.is_floating_point() and value.element_size() < 4:
         value = value.float()
+    if getattr(value, "is_neg", bool)():
+        # A view whose memory has the other sign.
+        value = value.resolve_neg()
     element = _element(str(value.dtype).rpartition(".")[2])
     value = value.contiguous()
     if not value.is_cuda:
@@ -144,9 +185,11 @@ def _fetch_cupy(cupy: Any, value: Any) -> Fetching:
     return Fetching(Fetched(element, tuple(value.shape), memoryview(host.reshape(-1)).cast("B")), wait)
 
 
-def _from_numpy(numpy: Any, value: Any) -> Fetched:
-    if value.dtype.name == "float16":
-        value = value.astype("float32")
+def _from_numpy(value: Any) -> Fetched:
+    name = value.dtype.name
+    wide = "float32" if name.startswith(NARROW_FLOATS) else AS_WIDE.get(name)
+    if wide is not None:
+        value = value.astype(wide)
     element = _element(value.dtype.name)
     if not value.dtype.isnative:
         value = value.astype(value.dtype.newbyteorder("="))

@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import math
-import os
 import sys
 from array import array
-from itertools import chain
+from bisect import bisect_left, bisect_right
+from itertools import accumulate, chain
 from operator import itemgetter
-from typing import Any, Dict, List, NamedTuple, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
 
-from ._arrays import ArrayError, Fetched, Fetching, fetch, is_array, rows, stacked
+from ._arrays import ArrayError, Fetched, Fetching, fetch, is_array, joined, rows, stacked
+from ._plain import dumps, has_nan, has_odd_keys, key_of, kind_of, plain, text_of
 
 __all__ = ["Answer", "ResultError", "Table", "rows_of"]
 
@@ -35,12 +35,37 @@ class Answer(NamedTuple):
     body: List[Any]
 
 
-class _Column:
+class _Json:
+    """A column as JSON."""
+
+    def __init__(self, values: Sequence[Any], whole: bytes) -> None:
+        self._values = values
+        self._whole = whole
+
+    nan: Sequence[int] = ()
+    """Rows that are NaN, which JSON has no word for."""
+
+    def without(self, failed: Dict[int, str]) -> bytes:
+        """The list of values but for the rows that failed."""
+        return dumps([value for at, value in enumerate(self._values) if at not in failed]) if failed else self._whole
+
+
+class _Texts(_Json):
+    """A column of JSON with something in it that took a look at each value."""
+
+    def __init__(self, texts: List[bytes], nan: List[int]) -> None:
+        self._texts = texts
+        self.nan = nan
+
+    def without(self, failed: Dict[int, str]) -> bytes:
+        return b"[" + b",".join(text for at, text in enumerate(self._texts) if at not in failed) + b"]"
+
+
+class _Column(NamedTuple):
     """One column: JSON text, or elements that may still be on their way."""
 
-    def __init__(self, name: str, content: Any) -> None:
-        self.name = name
-        self.content = content
+    name: str
+    content: Union[_Json, Fetching]
 
     @property
     def pending(self) -> bool:
@@ -90,8 +115,8 @@ class Table:
         columns: List[Dict[str, Any]] = []
         body: List[Any] = []
         for name, content in fetched:
-            kind, shape, data = _as_sent(content, self._failed)
-            columns.append({"name": name, "type": kind, "shape": shape, "bytes": len(data)})
+            head, data = _as_sent(content, self._failed)
+            columns.append({"name": name, **head, "bytes": len(data)})
             body.append(data)
         failed = [{"at": at, "reason": reason} for at, reason in sorted(self._failed.items())]
         return Answer(count, columns, failed, body)
@@ -103,62 +128,101 @@ class Table:
                 self._add(name, values)
             return
         names: Dict[str, None] = {}
+        table: List[Dict[str, Any]] = []
         for at, row in enumerate(results):
+            table.append({})
             if isinstance(row, dict):
-                names.update(dict.fromkeys(map(str, row)))
+                table[at] = {key_of(key): value for key, value in row.items()}
+                names.update(dict.fromkeys(table[at]))
+                if len(table[at]) < len(row):
+                    keys = [key_of(key) for key in row]
+                    twice = next(key for key in keys if keys.count(key) > 1)
+                    self.fail(at, f"the result has two keys that are both written `{twice}`")
             elif row is not None:
-                self.fail(at, f"the result is {_kind(row)}, where those of other items are dicts")
+                self.fail(at, f"the result is {kind_of(row)}, where those of other items are dicts")
         if "item" in names:
             raise ResultError("a result must not have a column `item`: gpulane writes it itself")
-        table = [{str(key): value for key, value in row.items()} if isinstance(row, dict) else {} for row in results]
+        for name in [name for name in names if not _is_whole(name)]:
+            for at in [at for at, row in enumerate(table) if name in row]:
+                self.fail(at, f"the result's key {name!a} has half a surrogate pair, which UTF-8 cannot say")
+            del names[name]
         for name in names:
             self._add(name, [row.get(name) for row in table])
 
     def _add(self, name: str, values: Any) -> None:
+        if not _is_whole(name):
+            raise ResultError(f"the column {name!a} has half a surrogate pair in its name, which UTF-8 cannot say")
+        content: Any
         try:
             content = fetch(values) if is_array(values) else self._from_list(name, values)
         except ArrayError:
-            content = self._json(name, rows(values))
+            content = self._json(name, rows(values) if is_array(values) else values)
         self._columns.append(_Column(name, content))
 
     def _from_list(self, name: str, values: Sequence[Any]) -> Any:
         kinds = set(map(type, values))
+        nulls: List[int] = []
+        if type(None) in kinds and len(kinds) > 1:
+            # Numbers of one type stay numbers of that type beside None, whose places hold another's value.
+            kinds.discard(type(None))
+            nulls = [at for at, value in enumerate(values) if value is None]
+            other = next(value for value in values if value is not None)
+            filled = [other if value is None else value for value in values]
+            content = self._typed(filled, kinds, nulls)
+        else:
+            content = self._typed(values, kinds, nulls)
+        return self._json(name, values) if content is None else content
+
+    def _typed(self, values: Sequence[Any], kinds: Set[type], nulls: Sequence[int]) -> Optional[Fetching]:
+        """Numbers, arrays or lists of numbers, of one type; nothing for other values."""
         numbers = _numbers(values, kinds)
         if numbers is not None:
-            return Fetching(Fetched(numbers[0], (self._count,), numbers[1]))
-        if len(kinds) == 1:
-            kind = next(iter(kinds))
-            if kind in (list, tuple):
-                vectors = _vectors(values)
-                if vectors is not None:
-                    return Fetching(vectors)
-            elif is_array(values[0]):
-                together = stacked(list(values))
-                if together is not None:
-                    return fetch(together)
-        return self._json(name, values)
+            return Fetching(Fetched(numbers[0], (self._count,), numbers[1], nulls))
+        if len(kinds) != 1:
+            return None
+        if kinds <= {list, tuple}:
+            vectors = _vectors(values, nulls)
+            return None if vectors is None else Fetching(vectors)
+        if not is_array(values[0]):
+            return None
+        together = stacked(list(values))
+        if together is not None:
+            return fetch(together).beside(nulls)
+        together = joined(list(values))
+        if together is None:
+            return None
+        return fetch(together).in_lists([int(value.shape[0]) for value in values], nulls)
 
-    def _json(self, name: str, values: Sequence[Any]) -> bytes:
+    def _json(self, name: str, column: Sequence[Any]) -> _Json:
+        values = column if isinstance(column, list) else list(column)
         try:
-            return _dumps(values if isinstance(values, list) else list(values))
+            whole = dumps(values)
+            if b"{" not in whole or not has_odd_keys(values):
+                return _Json(values, whole)
         except (TypeError, ValueError, RecursionError):
             pass  # Something JSON does not have: found below, item by item.
-        plain: List[Any] = []
+        texts: List[bytes] = []
+        nan: List[int] = []
         for at, value in enumerate(values):
+            text = b"null"
             try:
-                value = _plain(value)
-                if self._nan_fails and _has_nan(value):
+                value = plain(value)
+                text = text_of(value)
+                if self._nan_fails and has_nan(value):
                     self.fail(at, f"result column `{name}` is NaN")
-                value = _without_nan(value)
-                _dumps(value)
+                if isinstance(value, float) and value != value:
+                    nan.append(at)
             except RecursionError:
-                value = None
                 self.fail(at, f"result column `{name}` is nested too deeply to be written")
             except Exception as error:  # A user's object may raise anything when looked at.
-                value = None
                 self.fail(at, f"result column `{name}`: {error}" if name != "result" else f"the result: {error}")
-            plain.append(value)
-        return _dumps(plain)
+            texts.append(text)
+        return _Texts(texts, nan)
+
+
+def _is_whole(name: str) -> bool:
+    """Whether UTF-8 can say it."""
+    return not any("\ud800" <= letter <= "\udfff" for letter in name)
 
 
 def _columns_of_alike(results: Sequence[Any]) -> Optional[Dict[str, Sequence[Any]]]:
@@ -193,7 +257,11 @@ def _sized(results: Any, count: int) -> Any:
     if isinstance(results, dict):
         if not results:
             raise ResultError("predict_batch returned an empty dict; return a column of values per key")
-        named = {str(name): _rows_or_list(values) for name, values in results.items()}
+        named = {key_of(name): _rows_or_list(values) for name, values in results.items()}
+        if len(named) < len(results):
+            keys = [key_of(name) for name in results]
+            twice = next(key for key in keys if keys.count(key) > 1)
+            raise ResultError(f"predict_batch returned two columns that are both written `{twice}`")
         if "item" in named:
             raise ResultError("a result must not have a column `item`: gpulane writes it itself")
         for name, values in named.items():
@@ -213,12 +281,15 @@ def _rows_or_list(values: Any) -> Any:
         if len(values.shape) == 0:
             raise ResultError("predict_batch returned a single number; return one result per item")
         return values
+    if hasattr(values, "columns") and not callable(values.columns):
+        # Going through one of these gives the names of its columns, or the columns.
+        raise ResultError(f"predict_batch returned {kind_of(values)}; return a dict with a list or an array per column")
     if values is None or isinstance(values, (str, bytes, bytearray, memoryview, set, frozenset, dict)):
-        raise ResultError(f"predict_batch returned {_kind(values)}; return one result per item")
+        raise ResultError(f"predict_batch returned {kind_of(values)}; return one result per item")
     try:
         return list(values)
     except TypeError:
-        raise ResultError(f"predict_batch returned {_kind(values)}; return one result per item") from None
+        raise ResultError(f"predict_batch returned {kind_of(values)}; return one result per item") from None
 
 
 def _numbers(values: Sequence[Any], kinds: Set[type]) -> Optional[Tuple[str, bytes]]:
@@ -237,79 +308,70 @@ def _numbers(values: Sequence[Any], kinds: Set[type]) -> Optional[Tuple[str, byt
     return None
 
 
-def _vectors(values: Sequence[Any]) -> Optional[Fetched]:
-    """Lists of numbers of one length, as an array."""
-    length = len(values[0])
-    if length == 0 or any(len(value) != length for value in values):
-        return None
+def _vectors(values: Sequence[Any], nulls: Sequence[int]) -> Optional[Fetched]:
+    """Lists of numbers, as an array where they are of one length."""
     flat = list(chain.from_iterable(values))
     numbers = _numbers(flat, set(map(type, flat)))
-    return numbers and Fetched(numbers[0], (len(values), length), numbers[1])
+    if numbers is None:
+        return None
+    lengths = list(map(len, values))
+    if min(lengths) == max(lengths):
+        return Fetched(numbers[0], (len(values), lengths[0]), numbers[1], nulls)
+    return Fetched(numbers[0], (len(flat),), numbers[1], nulls, lengths)
 
 
-def _as_sent(content: Any, failed: Dict[int, str]) -> Tuple[str, List[int], Any]:
-    """Type, shape of a row, and the data without the rows that failed."""
-    if isinstance(content, Fetched):
-        shape = list(content.shape[1:])
-        if not failed:
-            return content.element, shape, content.data
-        step = BYTES_OF[content.element] * math.prod(shape)
-        data = memoryview(content.data).cast("B")
-        kept = [data[at * step : (at + 1) * step] for at in range(content.shape[0]) if at not in failed]
-        return content.element, shape, b"".join(kept)
-    if failed:
-        content = _dumps([value for at, value in enumerate(json.loads(content)) if at not in failed])
-    return "json", [], content
+def _as_sent(content: Any, failed: Dict[int, str]) -> Tuple[Dict[str, Any], Any]:
+    """The head of a column, and its data, without the rows that failed."""
+    head: Dict[str, Any] = {"type": "json", "shape": []}
+    if isinstance(content, _Json):
+        nan = _renumbered(content.nan, failed)
+        return {**head, "nan": nan} if nan else head, content.without(failed)
+    head["type"] = content.element
+    if content.lengths is None:
+        head["shape"] = list(content.shape[1:])
+    nulls = _renumbered(content.nulls, failed)
+    if nulls:
+        head["nulls"] = nulls
+    if content.lengths is not None:
+        head["ragged"] = True
+        lengths = array("I", [length for at, length in enumerate(content.lengths) if at not in failed])
+        if sys.byteorder == "big":
+            lengths.byteswap()
+        return head, lengths.tobytes() + b"".join(_kept(content, failed))
+    return head, b"".join(_kept(content, failed)) if failed else content.data
+
+
+def _renumbered(places: Sequence[int], failed: Dict[int, str]) -> List[int]:
+    """Places among the rows that have not failed."""
+    gone = sorted(failed)
+    return [at - bisect_left(gone, at) for at in places if at not in failed]
+
+
+def _kept(content: Fetched, failed: Dict[int, str]) -> Iterator[Any]:
+    """The data of each row that has not failed."""
+    data = memoryview(content.data).cast("B")
+    start = 0
+    for at, width in enumerate(_widths(content)):
+        end = start + width * BYTES_OF[content.element]
+        if at not in failed:
+            yield data[start:end]
+        start = end
+
+
+def _widths(content: Fetched) -> Sequence[int]:
+    """Elements of each row."""
+    return [math.prod(content.shape[1:])] * content.shape[0] if content.lengths is None else content.lengths
 
 
 def _rows_with_nan(content: Fetched) -> List[int]:
-    count, width = content.shape[0], math.prod(content.shape[1:])
     numpy = sys.modules.get("numpy")
-    if numpy is not None:
-        values = numpy.frombuffer(content.data, content.element.replace("f", "float")).reshape(count, width)
-        return [int(at) for at in numpy.flatnonzero(numpy.isnan(values).any(axis=1))]
-    flat: Any = memoryview(content.data).cast("B")
-    flat = flat.cast(FLOATS[content.element])
-    return sorted({at // width for at, value in enumerate(flat) if value != value}) if width else []
-
-
-def _dumps(value: Any) -> bytes:
-    return json.dumps(value, allow_nan=False, ensure_ascii=False, separators=(",", ":")).encode("utf-8", "replace")
-
-
-def _plain(value: Any) -> Any:
-    """The value as JSON has it."""
-    if value is None or isinstance(value, (bool, int, float, str)):
-        return value
-    if isinstance(value, dict):
-        return {str(key): _plain(inner) for key, inner in value.items()}
-    if isinstance(value, (list, tuple)):
-        return [_plain(inner) for inner in value]
-    if isinstance(value, (bytes, bytearray, memoryview)):
-        raise TypeError("bytes cannot be written; return text (base64), a number or an array, or write a file")
-    if isinstance(value, os.PathLike):
-        return os.fspath(value)
-    if hasattr(value, "tolist"):
-        return _plain(value.tolist())
-    raise TypeError(f"{_kind(value)} cannot be written; return numbers, text, None, arrays, lists or dicts of those")
-
-
-def _has_nan(value: Any) -> bool:
-    if isinstance(value, float):
-        return value != value
-    if isinstance(value, dict):
-        return any(map(_has_nan, value.values()))
-    return isinstance(value, list) and any(map(_has_nan, value))
-
-
-def _without_nan(value: Any) -> Any:
-    """JSON has neither NaN nor the infinities: null."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key: _without_nan(inner) for key, inner in value.items()}
-    return [_without_nan(inner) for inner in value] if isinstance(value, list) else value
-
-
-def _kind(value: Any) -> str:
-    return "None" if value is None else f"a value of type {type(value).__name__}"
+    if numpy is not None and content.lengths is None:
+        values = numpy.frombuffer(content.data, content.element.replace("f", "float"))
+        values = values.reshape(content.shape[0], math.prod(content.shape[1:]))
+        found = [int(at) for at in numpy.flatnonzero(numpy.isnan(values).any(axis=1))]
+    else:
+        flat: Any = memoryview(content.data).cast("B")
+        flat = flat.cast(FLOATS[content.element])
+        ends = list(accumulate(_widths(content)))
+        found = sorted({bisect_right(ends, at) for at, value in enumerate(flat) if value != value})
+    return [at for at in found if at not in content.nulls]

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import signal
 import socket
@@ -12,6 +13,7 @@ import sys
 import tempfile
 import textwrap
 from array import array
+from itertools import accumulate
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
@@ -179,7 +181,8 @@ class FakeFeeder:
 class Answer:
     """A `results` frame, its columns read back."""
 
-    LETTERS = {"f32": "f", "f64": "d", "i64": "q", "u64": "Q", "i32": "i", "u8": "B", "bool": "B"}
+    LETTERS = {"f32": "f", "f64": "d", "i64": "q", "u64": "Q", "i32": "i", "u32": "I", "i16": "h", "u16": "H"}
+    LETTERS.update({"i8": "b", "u8": "B", "bool": "B"})
 
     def __init__(self, frame: Frame) -> None:
         self.head = frame.head
@@ -191,19 +194,31 @@ class Answer:
             data = frame.body[at : at + column["bytes"]]
             at += column["bytes"]
             self.types[column["name"]] = column["type"]
-            self.columns[column["name"]] = self._values(column, data)
+            self.columns[column["name"]] = self._values(column, data, frame.head["count"])
         assert at == len(frame.body), "columns and body differ in length"
         assert all(len(values) == frame.head["count"] for values in self.columns.values())
 
-    def _values(self, column: Dict[str, Any], data: bytes) -> List[Any]:
+    def _values(self, column: Dict[str, Any], data: bytes, count: int) -> List[Any]:
+        values: List[Any]
         if column["type"] == "json":
-            return json.loads(data)
+            values = json.loads(data)
+            for row in column.get("nan", ()):
+                assert values[row] is None
+                values[row] = math.nan
+            return values
+        lengths = array("I")
+        if column.get("ragged"):
+            lengths.frombytes(data[: 4 * count])
+            data = data[4 * count :]
         flat = array(self.LETTERS[column["type"]])
         flat.frombytes(data)
-        values = flat.tolist()
+        values = list(map(bool, flat)) if column["type"] == "bool" else flat.tolist()
         for side in reversed(column["shape"]):
             values = [values[at : at + side] for at in range(0, len(values), side)]
-        return values
+        if column.get("ragged"):
+            ends = list(accumulate(lengths))
+            values = [values[end - length : end] for end, length in zip(ends, lengths)]
+        return [None if row in column.get("nulls", ()) else value for row, value in enumerate(values)]
 
     @property
     def result(self) -> List[Any]:

@@ -33,13 +33,17 @@ class Values(unittest.TestCase):
             ([1, 2.5], "f64"),
             ([True, False], "bool"),
             (["a", "é"], "json"),
-            ([None, 1], "json"),
+            ([None, 1], "i64"),
+            ([None, math.inf], "f64"),
+            ([None, "a"], "json"),
             ([True, 1], "json"),
             ([1, 1 << 70], "json"),
             ([1.5, 1 << 60], "json"),
             ([[1, 2], [3, 4]], "i64"),
             (((0.5, 1), (2, 3.5)), "f64"),
-            ([[1], [2, 3]], "json"),
+            ([[1], [2, 3]], "i64"),
+            ([[0.5], []], "f64"),
+            ([None, [2, 3]], "i64"),
             ([[], []], "json"),
             ([["a"], ["b"]], "json"),
             ([[[1]], [[2]]], "json"),
@@ -84,9 +88,9 @@ class Values(unittest.TestCase):
                 Table(results, 2, False)
 
     def test_nan_in_numbers_stays_and_in_nested_values_is_null(self) -> None:
-        _, read, failed = columns({"x": [math.nan, 1.0], "y": [{"z": math.inf}, {"z": 1}]}, 2)
+        _, read, failed = columns({"x": [math.nan, 1.0], "y": [{"z": [math.nan, math.inf]}, {"z": -math.inf}]}, 2)
         self.assertTrue(math.isnan(read["x"][0]))
-        self.assertEqual((read["y"], failed), ([{"z": None}, {"z": 1}], {}))
+        self.assertEqual((read["y"], failed), ([{"z": [None, math.inf]}, {"z": -math.inf}], {}))
 
     def test_nan_fails_where_asked(self) -> None:
         results = {"x": [1.0, math.nan, math.inf], "v": [[0.0, 1.0], [1.0, 1.0], [1.0, math.nan]], "t": ["a", "b", "c"]}

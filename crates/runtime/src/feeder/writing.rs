@@ -235,6 +235,9 @@ impl Desk {
             }
             self.writer.add(&named, &block).map_err(|error| error.to_string())
         });
+        for note in self.writer.notes() {
+            self.telling.note(note);
+        }
         let refused = added.unwrap_or_else(|error| {
             let reason = format!("the worker's results cannot be used: {error}");
             (0..items.len()).map(|row| (row, reason.clone())).collect()
@@ -254,18 +257,18 @@ impl Desk {
         self.prospects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Everything is durable: parts from before a column had its first value get it now. The
+    /// Everything is durable: parts from before a column had its first value, or its type, get it now. The
     /// workers wait meanwhile: the map is not over before, and it is rare. If it cannot be done, nothing is lost.
     fn make_alike(&mut self) {
         let written = Arc::clone(&self.written);
         match self.writer.make_alike(&|| written.leaving.load(Ordering::Relaxed)) {
             Ok(0) => {}
-            Ok(1) => self.telling.note("1 part was given the columns that were empty at first"),
+            Ok(1) => self.telling.note("1 part was given the columns and types that came after it"),
             Ok(many) => {
-                self.telling.note(format!("{many} parts were given the columns that were empty at first"));
+                self.telling.note(format!("{many} parts were given the columns and types that came after them"));
             }
             Err(error) => self.telling.note(format!(
-                "not every part has all columns, so read them by name from all parts: {error}; no result is lost by this"
+                "not every part has the same columns and types, so read them by name, part by part: {error}; no result is lost by this"
             )),
         }
     }
