@@ -15,9 +15,6 @@ from ._plain import dumps, has_nan, has_odd_keys, key_of, kind_of, plain, text_o
 
 __all__ = ["Answer", "ResultError", "Table", "rows_of"]
 
-LARGEST_EXACT = 1 << 53
-"""Whole numbers up to this are themselves as 64-bit floats."""
-
 BYTES_OF = {"f32": 4, "f64": 8, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "u8": 1, "u16": 2, "u32": 4, "u64": 8, "bool": 1}
 FLOATS = {"f32": "f", "f64": "d"}
 
@@ -301,8 +298,6 @@ def _numbers(values: Sequence[Any], kinds: Set[type]) -> Optional[Tuple[str, byt
             return "i64", array("q", values).tobytes()
         if kinds == {bool}:
             return "bool", bytes(values)
-        if kinds == {int, float} and all(type(v) is float or abs(v) <= LARGEST_EXACT for v in values):
-            return "f64", array("d", values).tobytes()
     except OverflowError:
         pass  # Larger than 64 bits: as JSON.
     return None

@@ -132,8 +132,18 @@ def _from_parquet(parts: Sequence[Path], folder: Path, form: str) -> Any:
     arrow = _package("pyarrow")
     parquet = importlib.import_module("pyarrow.parquet")
     tables = [parquet.read_table(part, partitioning=None) for part in parts]
-    # A column that was empty at first is only in later parts.
-    table = arrow.concat_tables(tables, promote_options="default")
+    try:
+        # A column that was empty at first is only in later parts.
+        table = arrow.concat_tables(tables, promote_options="default")
+    except (arrow.ArrowTypeError, arrow.ArrowInvalid):
+        # The map is not finished: when it is, all parts have the types that hold everything. Until then nothing is converted.
+        if form != "list":
+            raise ValueError(
+                f"the parts in {folder} have columns of different types until the map is finished: "
+                "`gpulane resume` it, or ask for as_='list'"
+            ) from None
+        rows = [row for table in tables for row in table.to_pylist()]
+        return [rows[at] for at in _order(folder, [row["item"] for row in rows])]
     table = table.take(_order(folder, table.column("item").to_pylist()))
     if form == "arrow":
         return table
