@@ -453,6 +453,19 @@ class Results(InAFolder):
         self.assertEqual(map_rows(self.folder, "list"), expected)
         self.assertEqual(map_rows(self.folder, "arrow").to_pylist(), expected)
 
+    @unittest.skipUnless(HAS_PYARROW, "pyarrow is not installed")
+    def test_parquet_parts_of_an_unfinished_map_with_other_types(self) -> None:
+        import pyarrow
+        import pyarrow.parquet
+
+        self.a_map({"commit": 0, "part": "part-00000.parquet"}, {"commit": 1, "part": "part-00001.parquet"})
+        for part, columns in enumerate(({"item": ["z"], "v": [2**53 + 1]}, {"item": ["b"], "v": ["0.5"]})):
+            pyarrow.parquet.write_table(pyarrow.table(columns), self.folder / f"part-0000{part}.parquet")
+        expected = [{"item": "b", "v": "0.5"}, {"item": "z", "v": 2**53 + 1}]
+        self.assertEqual(map_rows(self.folder, "list"), expected)
+        with self.assertRaisesRegex(ValueError, "gpulane resume"):
+            map_rows(self.folder, "arrow")
+
     def test_parquet_without_pyarrow_says_what_to_do(self) -> None:
         self.a_map({"commit": 0, "part": "part-00000.parquet"})
         with mock.patch("importlib.util.find_spec", return_value=None):

@@ -136,7 +136,7 @@ def _from_parquet(parts: Sequence[Path], folder: Path, form: str) -> Any:
         # A column that was empty at first is only in later parts.
         table = arrow.concat_tables(tables, promote_options="default")
     except (arrow.ArrowTypeError, arrow.ArrowInvalid):
-        # The map is not finished: when it is, all parts have the types that hold everything. Until then nothing is converted.
+        # When the map is finished, all parts have the types that hold everything. Until then nothing is converted.
         if form != "list":
             raise ValueError(
                 f"the parts in {folder} have columns of different types until the map is finished: "
