@@ -5,11 +5,11 @@ from __future__ import annotations
 
 import ctypes
 import sys
-from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Set, Tuple
 
 from ._plain import NARROW_FLOATS
 
-__all__ = ["ArrayError", "Fetched", "Fetching", "fetch", "is_array", "joined", "rows", "stacked"]
+__all__ = ["ArrayError", "Fetched", "Fetching", "fetch", "is_array", "joined", "of_one_type", "rows", "stacked"]
 
 ELEMENT_OF = {
     "float32": "f32",
@@ -105,6 +105,34 @@ def stacked(values: List[Any]) -> Any:
     if any((value.shape, value.dtype) != like or _is_masked(value) for value in values):
         return None
     return library.stack(values)
+
+
+def of_one_type(values: List[Any]) -> List[Any]:
+    """Arrays of the types of one library as arrays of the type that holds all of them, if that follows from the types
+    alone; otherwise as they are. The feeder would come to the same type if they came one by one."""
+    if len({str(value.dtype) for value in values}) == 1 or len(set(map(_library, values))) > 1:
+        return values
+    wide = _common({str(value.dtype).rpartition(".")[2] for value in values})
+    if wide is None:
+        return values
+    if hasattr(values[0], "astype"):
+        return [value.astype(wide) for value in values]
+    dtype = getattr(sys.modules.get(_library(values[0])), wide, None)
+    return values if dtype is None else [value.to(dtype) for value in values]
+
+
+def _common(names: Set[str]) -> Optional[str]:
+    """The type that holds all of these; nothing where that depends on the values, or none does."""
+    names = {"float32" if name.startswith(NARROW_FLOATS) else AS_WIDE.get(name, name) for name in names}
+    if names <= {"float32", "float64"}:
+        return "float64" if "float64" in names else "float32"
+    if not names <= set(ELEMENT_OF):
+        return None
+    signed = [int(name[3:]) for name in names if name.startswith("int")]
+    unsigned = [int(name[4:]) for name in names if name.startswith("uint")]
+    if len(signed) + len(unsigned) < len(names) or (signed and 64 in unsigned):
+        return None
+    return f"int{max([*signed, *(2 * bits for bits in unsigned)])}" if signed else f"uint{max(unsigned)}"
 
 
 def joined(values: List[Any]) -> Any:

@@ -10,7 +10,7 @@ from itertools import accumulate, chain
 from operator import itemgetter
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple, Union
 
-from ._arrays import ArrayError, Fetched, Fetching, fetch, is_array, joined, rows, stacked
+from ._arrays import ArrayError, Fetched, Fetching, fetch, is_array, joined, of_one_type, rows, stacked
 from ._plain import dumps, has_nan, has_odd_keys, key_of, kind_of, plain, text_of
 
 __all__ = ["Answer", "ResultError", "Table", "rows_of"]
@@ -79,12 +79,18 @@ class Table:
         self._columns: List[_Column] = []
         results = _sized(results, count)
         if isinstance(results, dict):
-            for name, values in results.items():
-                self._add(name, values)
+            columns = results
         elif not is_array(results) and _has_dicts(results):
-            self._add_dicts(results)
+            columns = self._columns_of_dicts(results)
         else:
-            self._add("result", results)
+            columns = {"result": results}
+        self._columns = [self._column(name, values) for name, values in columns.items()]
+        if self._failed:
+            # What failed has no say in how the others are sent.
+            for at, (name, values) in enumerate(columns.items()):
+                if not is_array(values):
+                    kept = [None if row in self._failed else value for row, value in enumerate(values)]
+                    self._columns[at] = self._column(name, kept)
 
     @property
     def pending(self) -> bool:
@@ -118,12 +124,10 @@ class Table:
         failed = [{"at": at, "reason": reason} for at, reason in sorted(self._failed.items())]
         return Answer(count, columns, failed, body)
 
-    def _add_dicts(self, results: Sequence[Any]) -> None:
+    def _columns_of_dicts(self, results: Sequence[Any]) -> Dict[str, Sequence[Any]]:
         alike = _columns_of_alike(results)
         if alike is not None:
-            for name, values in alike.items():
-                self._add(name, values)
-            return
+            return alike
         names: Dict[str, None] = {}
         table: List[Dict[str, Any]] = []
         for at, row in enumerate(results):
@@ -143,10 +147,9 @@ class Table:
             for at in [at for at, row in enumerate(table) if name in row]:
                 self.fail(at, f"the result's key {name!a} has half a surrogate pair, which UTF-8 cannot say")
             del names[name]
-        for name in names:
-            self._add(name, [row.get(name) for row in table])
+        return {name: [row.get(name) for row in table] for name in names}
 
-    def _add(self, name: str, values: Any) -> None:
+    def _column(self, name: str, values: Any) -> _Column:
         if not _is_whole(name):
             raise ResultError(f"the column {name!a} has half a surrogate pair in its name, which UTF-8 cannot say")
         content: Any
@@ -154,7 +157,7 @@ class Table:
             content = fetch(values) if is_array(values) else self._from_list(name, values)
         except ArrayError:
             content = self._json(name, rows(values) if is_array(values) else values)
-        self._columns.append(_Column(name, content))
+        return _Column(name, content)
 
     def _from_list(self, name: str, values: Sequence[Any]) -> Any:
         kinds = set(map(type, values))
@@ -175,17 +178,16 @@ class Table:
         numbers = _numbers(values, kinds)
         if numbers is not None:
             return Fetching(Fetched(numbers[0], (self._count,), numbers[1], nulls))
-        if len(kinds) != 1:
-            return None
-        if kinds <= {list, tuple}:
+        if kinds in ({list}, {tuple}):
             vectors = _vectors(values, nulls)
             return None if vectors is None else Fetching(vectors)
-        if not is_array(values[0]):
+        if not kinds or not all(map(is_array, values)):
             return None
-        together = stacked(list(values))
+        arrays = of_one_type(list(values))
+        together = stacked(arrays)
         if together is not None:
             return fetch(together).beside(nulls)
-        together = joined(list(values))
+        together = joined(arrays)
         if together is None:
             return None
         return fetch(together).in_lists([int(value.shape[0]) for value in values], nulls)

@@ -200,6 +200,32 @@ class WithNumpy(unittest.TestCase):
         self.assertEqual(columns({"x": [big, 0.5]}, 2)[1]["x"], [[2**53 + 1, 1], 0.5])
         self.assertEqual(columns({"x": [numpy.float32(0.1), "a"]}, 2)[1]["x"], [0.10000000149011612, "a"])
 
+    def test_types_do_not_depend_on_neighbours_that_fail(self) -> None:
+        vector = self.numpy.array([0.1, 0.2], "f4")
+        for odd in (object(), b"x", "\ud800"):
+            types, read, failed = columns({"x": [vector, odd, vector], "y": [1, "a", 2]}, 3)
+            self.assertEqual((types, list(failed)), ({"x": "f32", "y": "i64"}, [1]))
+            self.assertEqual(read, {"x": [vector.tolist()] * 2, "y": [1, 2]})
+
+    def test_types_of_one_batch_are_widened_as_the_feeder_would(self) -> None:
+        numpy = self.numpy
+        for one, two, kind in (
+            ("uint8", "int8", "i16"),
+            ("int16", "int32", "i32"),
+            ("uint8", "uint32", "u32"),
+            ("uint32", "int8", "i64"),
+            ("float16", "float32", "f32"),
+            ("float16", "float64", "f64"),
+            ("uint64", "int8", "json"),
+            ("float32", "int8", "json"),
+            ("bool", "int8", "json"),
+        ):
+            for given in ([numpy.dtype(name).type(1) for name in (one, two)], [numpy.ones(2, one), numpy.ones(1, two)]):
+                with self.subTest(f"{one} {two} {given}"):
+                    types, read, failed = columns({"x": given}, 2)
+                    self.assertEqual((types["x"], failed), (kind, {}))
+                    self.assertEqual(read["x"], [value.tolist() for value in given])
+
     def test_masked_places_are_none(self) -> None:
         numpy = self.numpy
         masked = numpy.ma.array([[1, 2], [3, 4]], mask=[[0, 1], [0, 0]])

@@ -109,10 +109,15 @@ fn run(lines: &[Line], format: &str, batch: &str) -> Gpulane {
         .collect();
     gpulane.workspace.file("items.txt", &items.concat());
     let model = model(lines).replace("BATCH", batch);
-    let finished =
-        gpulane.map(&model, &["@items.txt"], &["--decode", "value", "--format", format, "--workers", "1"]);
+    gpulane.workspace.file("model.py", &model);
+    let finished = gpulane.call(&args(format));
     assert_eq!(finished.code, 3, "{finished:?}");
     gpulane
+}
+
+fn args(format: &str) -> Vec<&str> {
+    let plain = ["map", "model.py:Model", "@items.txt", "--out", "r", "--gpus", "none", "--decode", "value"];
+    [&plain[..], &["--workers", "1", "--format", format]].concat()
 }
 
 fn name_of(kind: &DataType) -> String {
@@ -280,11 +285,8 @@ class Model(gpulane.Model):
     let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
     let items: Vec<String> = (0..400).map(|number| format!("{number}\n")).collect();
     gpulane.workspace.file("items.txt", &items.concat());
-    let live = gpulane.start_map(
-        MODEL,
-        &["@items.txt"],
-        &["--decode", "value", "--format", "parquet", "--workers", "1"],
-    );
+    gpulane.workspace.file("model.py", MODEL);
+    let live = gpulane.spawn(&args("parquet"));
     gpulane.wait_for_events("batch_committed", 1);
     live.signal(rustix::process::Signal::INT);
     assert_eq!(live.wait().code, 130);

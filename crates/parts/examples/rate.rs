@@ -1,7 +1,7 @@
-//! How much processor time results take on their way into parts: `rate [embeddings|ragged|nested|scalars] [BATCHES]`, CPU seconds and rows per
+//! How much processor time results take on their way into parts: `rate [embeddings|ragged|lists|nested|scalars] [BATCHES]`, CPU seconds and rows per
 //! CPU-second on one line. Two programs are compared by running them in turns.
 
-#![allow(clippy::unwrap_used, clippy::expect_used, clippy::cast_precision_loss)] // a measurement, for whoever changes this crate
+#![allow(clippy::unwrap_used, clippy::cast_precision_loss, clippy::print_stdout)] // a measurement, for whoever changes this crate
 
 use std::fmt::Write as _;
 
@@ -25,6 +25,17 @@ fn columns(what: &str) -> Vec<(Value, Vec<u8>)> {
             let list = |row: usize| (0..20 + row % 7).map(|at| (at as f64 + 0.1).sin()).collect::<Vec<_>>();
             let text = json!((0..ROWS).map(list).collect::<Vec<_>>()).to_string();
             vec![column("scores", "json", &[], text.as_bytes())]
+        }
+        "lists" => {
+            let lengths: Vec<u32> = (0..u32::try_from(ROWS).unwrap()).map(|row| 20 + row % 7).collect();
+            let floats = lengths
+                .iter()
+                .flat_map(|length| (0..*length).map(|at| (f64::from(at) + 0.1).sin().to_le_bytes()));
+            let data: Vec<u8> =
+                lengths.iter().flat_map(|length| length.to_le_bytes()).chain(floats.flatten()).collect();
+            let (mut head, data) = column("scores", "f64", &[], &data);
+            head["ragged"] = true.into();
+            vec![(head, data)]
         }
         "nested" => {
             let boxes =

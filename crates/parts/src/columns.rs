@@ -83,7 +83,9 @@ impl<'a> Values<'a> {
         let kept = refused.iter().enumerate().filter(|(_, why)| why.is_none());
         let mut types: Vec<(usize, ColumnType)> = Vec::new();
         for (row, _) in kept {
-            if let Some(found) = self.with(row, |cell| cell.column_type())
+            let mut found = None;
+            self.with(row, |cell| found = cell.column_type());
+            if let Some(found) = found
                 && types.iter().rev().take(4).all(|(_, known)| *known != found)
             {
                 types.push((row, found));

@@ -35,7 +35,9 @@ pub(crate) fn flaw(text: &str) -> Option<&'static str> {
             _ => {}
         }
         if depth > DEEPEST {
-            return Some("is nested too deeply (recursion limit exceeded); return it less deeply nested");
+            return Some(
+                "is nested too deeply, in more than 127 lists or dicts; return it less deeply nested",
+            );
         }
         at += 1;
     }
@@ -152,7 +154,9 @@ fn read_list(text: &str) -> Option<Cell<'_>> {
         Some((one.join(two, range)?, range))
     })?;
     let mut bytes = Vec::with_capacity(cells.len() * element.width());
-    cells.iter().for_each(|cell| cell.push_as(element, &mut bytes));
+    for cell in &cells {
+        cell.push_as(element, &mut bytes);
+    }
     let shape = vec![u32::try_from(cells.len()).ok()?];
     Some(Cell::Array { element, shape: Cow::Owned(shape), bytes: Cow::Owned(bytes) })
 }
