@@ -112,9 +112,9 @@ impl Decoder {
                 if let Some(stack) = guarded(|| tiff::stack(encoded, &limits))? {
                     return self.stack(stack, place);
                 }
-                guarded(|| tiff::first_page(encoded, &limits))?
+                guarded(|| tiff::first_page(encoded, true, &limits))?
             }
-            Format::Tiff => guarded(|| tiff::first_page(encoded, &limits))?,
+            Format::Tiff => guarded(|| tiff::first_page(encoded, false, &limits))?,
             Format::Png => guarded(|| png::open(encoded, &limits))?,
             Format::WebP => guarded(|| webp::open(encoded, false, &limits))?,
             Format::Bmp => guarded(|| still::bmp(encoded, &limits))?,

@@ -5,6 +5,7 @@
 
 mod corpus;
 mod place;
+mod tiff_pack;
 
 use corpus::{Named, arrays, broken_copies, jpegs, stills, stored};
 use gpulane_decode::{Decoder, Finish, Form, Limits, Rejection};
@@ -143,6 +144,16 @@ fn files_good_and_damaged_in_any_order_are_decoded_as_if_alone() {
     files.extend(jpegs());
     files.extend(stills());
     for form in FORMS {
+        assert_sequences(&files, form);
+    }
+}
+
+#[test]
+fn tiffs_of_every_make_leave_nothing_behind() {
+    let packed = tiff_pack::tiffs();
+    let mut files: Vec<Named> = packed.into_iter().step_by(3).map(|file| (file.name, file.encoded)).collect();
+    files.extend(broken_copies(&files[..files.len() / 3]));
+    for form in [FORMS[0], FORMS[1], FORMS[7]] {
         assert_sequences(&files, form);
     }
 }

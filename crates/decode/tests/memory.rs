@@ -10,7 +10,7 @@ use std::process::Command;
 
 use bombs::{
     TILE, alpha, bmp, canvas, frame, gif, jpeg, long, lossless, lossy, plain_jpeg, png, profile, short, tiff,
-    tiff_strip, webp, zeros,
+    tiff_page, tiff_strip, webp, zeros,
 };
 use gpulane_decode::{Decoder, Finish, Limits, Place};
 use place::image;
@@ -43,6 +43,9 @@ const fn case(name: &'static str, decode: &'static str, file: fn() -> Vec<u8>) -
 
 /// The sides of most.
 const SIDES: (u32, u32) = (3000, 2400);
+
+/// Their pixels.
+const PIXELS: u64 = 3000 * 2400;
 
 /// Images that are whole, or nearly: all of the memory is used.
 const WHOLE: &[Case] = &[
@@ -88,6 +91,53 @@ const WHOLE: &[Case] = &[
     case("tiff 16", "rgb", || tiff_strip(SIDES, 4, 16)),
     case("tiff one pixel in a wide tile", "rgb", || tiff_tile(2_000_000, 3)),
     case("tiff many samples", "rgb", || tiff_tile(2000, 4000)),
+    case("tiff bits", "rgb:64x64", || tiff_page(SIDES, [1, 8, 0, 1], vec![], &zeros(PIXELS / 8))),
+    case("tiff gray 16", "gray", || tiff_page(SIDES, [16, 8, 1, 1], vec![], &zeros(2 * PIXELS))),
+    case("tiff gray 16 inverted", "gray", || tiff_page(SIDES, [16, 8, 0, 1], vec![], &zeros(2 * PIXELS))),
+    case("tiff 12 bits", "gray", || tiff_page(SIDES, [12, 8, 1, 1], vec![], &zeros(PIXELS * 3 / 2))),
+    case("tiff extra samples", "rgb", || {
+        tiff_page(SIDES, [8, 8, 2, 5], vec![short(338, &[0, 0])], &zeros(5 * PIXELS))
+    }),
+    case("tiff associated alpha", "rgb", || {
+        tiff_page(SIDES, [16, 8, 2, 4], vec![short(338, &[1])], &zeros(8 * PIXELS))
+    }),
+    case("tiff palette", "rgb", || {
+        tiff_page(SIDES, [8, 8, 3, 1], vec![short(320, &[0xff00; 768])], &zeros(PIXELS))
+    }),
+    case("tiff tile", "rgb:64x64", || {
+        let tile = vec![long(322, SIDES.0 + 200), long(323, SIDES.1 + 200)];
+        tiff_page(SIDES, [8, 8, 2, 3], tile, &zeros(3 * 3200 * 2600))
+    }),
+    case("tiff chroma", "rgb", || {
+        tiff_page(SIDES, [8, 8, 6, 3], vec![short(530, &[2, 2])], &zeros(PIXELS * 3 / 2))
+    }),
+    case("tiff predicted floats", "gray", || {
+        let more = vec![short(317, &[3]), short(339, &[3])];
+        tiff_page(SIDES, [32, 8, 1, 1], more, &zeros(4 * PIXELS))
+    }),
+    case("tiff packbits, bits turned", "rgb", || {
+        let rows = vec![[0x81, 0]; SIDES.1 as usize * 71].concat();
+        tiff_page(SIDES, [8, 32_773, 2, 3], vec![short(266, &[2])], &rows)
+    }),
+    case("tiff fax", "rgb", || tiff_page(SIDES, [1, 4, 0, 1], vec![], &[0xff; SIDES.1 as usize / 8])),
+    case("tiff jpeg", "rgb", || tiff_page(SIDES, [8, 7, 6, 3], vec![], &plain_jpeg(SIDES))),
+    case("tiff jpeg of several scans", "rgb:64x64", || {
+        tiff_page(SIDES, [8, 7, 6, 3], vec![], &jpeg(&image("jpeg-progressive.jpg"), SIDES))
+    }),
+    case("tiff webp", "rgb", || {
+        tiff_page(SIDES, [8, 50_001, 2, 3], vec![], &webp(&[(b"VP8 ", lossy(SIDES, 250_000))], 0))
+    }),
+    case("tiff zstd", "rgb", || {
+        let data = zstd::bulk::compress(&vec![0; 3 * 3000 * 2400], 19).expect("compresses");
+        tiff_page(SIDES, [8, 50_000, 2, 3], vec![], &data)
+    }),
+    case("tiff zstd with more rows", "rgb", || {
+        let data = zstd::bulk::compress(&vec![0; 3 * 3000 * 2500], 19).expect("compresses");
+        tiff_page(SIDES, [8, 50_000, 2, 3], vec![], &data)
+    }),
+    case("tiff lzma", "gray", || {
+        tiff_page((4000, 5000), [8, 34_925, 1, 1], vec![], &image("zeros-20000000.xz"))
+    }),
     case("jpeg", "rgb:2500x2500", || jpeg(&image("jpeg-444.jpg"), SIDES)),
     case("jpeg whole and resized", "rgb:1900x1900", || plain_jpeg(SIDES)),
     case("jpeg whole and gray", "gray:1900x1900", || plain_jpeg(SIDES)),
@@ -140,6 +190,18 @@ const REFUSED: &[Case] = &[
     case("a tiff", "rgb:64x64", || tiff_strip((13_000, 13_000), 3, 8)),
     case("a tiff's tile", "rgb", || tiff_tile(500_000_000, 3)),
     case("a tiff's samples", "rgb", || tiff_tile(100_000, 60_000)),
+    case("a tiff's strip of 16 bits", "gray:64x64", || {
+        tiff_page((13_000, 13_000), [16, 8, 1, 1], vec![], &zeros(100))
+    }),
+    case("a tiff's planes", "rgb", || {
+        let more = vec![short(284, &[2]), (273, 4, 3, [8; 12].to_vec()), (279, 4, 3, [9; 12].to_vec())];
+        let entries = [
+            vec![long(256, 13_000), long(257, 13_000), short(258, &[16]), short(259, &[8])],
+            vec![short(262, &[2]), short(277, &[3])],
+            more,
+        ];
+        tiff(entries.concat(), &zeros(100), (65_000, 65_001))
+    }),
     case("a tiff's tag", "rgb", || {
         let mut entries = vec![long(256, 9), long(257, 9), short(258, &[8]), short(262, &[1]), long(278, 9)];
         entries.push((273, 1, 30_000_000, vec![1; 30_000_000]));

@@ -16,10 +16,10 @@ use turbojpeg::{
 use crate::planes::Layout;
 use crate::{Limits, Rejection};
 use baseline::Baseline;
-use header::Header;
+pub(crate) use header::{Header, read as read_header};
 
 /// Progressive files that refine themselves more often than this are made to keep us busy.
-const MOST_SCANS: u32 = 500;
+pub(crate) const MOST_SCANS: u32 = 500;
 
 /// What one thread keeps between JPEGs: buffers, and tables that a file with the same ones needs not set up again. Nothing of
 /// libjpeg-turbo's, which keeps tables from file to file and goes on at an old marker after an error.

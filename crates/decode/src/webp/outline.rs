@@ -151,7 +151,7 @@ fn whole<'a>(
 }
 
 /// The first frame of an animation, and where it stands.
-fn frame<'a>(body: &'a [u8], sides: (u32, u32)) -> Result<((u32, u32), Picture<'a>), &'static str> {
+fn frame(body: &[u8], sides: (u32, u32)) -> Result<((u32, u32), Picture<'_>), &'static str> {
     let head = body.first_chunk::<16>().ok_or(CUT)?;
     let number = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], 0]);
     let (at, own) = ((2 * number(0), 2 * number(3)), (1 + number(6), 1 + number(9)));

@@ -281,6 +281,22 @@ pub(crate) fn tiff_strip((width, height): Sides, samples: u16, bits: u16) -> Vec
     tiff(entries, &zeros(bytes), STRIP)
 }
 
+/// A TIFF in one strip of any kind: its bits, compression, meaning and samples, and what else its directory says.
+pub(crate) fn tiff_page((width, height): Sides, kind: [u16; 4], more: Vec<Entry>, data: &[u8]) -> Vec<u8> {
+    let [bits, compression, meaning, samples] = kind;
+    let mut entries = vec![
+        long(256, width),
+        long(257, height),
+        short(258, &vec![bits; usize::from(samples)]),
+        short(259, &[compression]),
+        short(262, &[meaning]),
+        short(277, &[samples]),
+    ];
+    let at = if more.iter().any(|entry| entry.0 == 322) { TILE } else { STRIP };
+    entries.extend(more);
+    tiff(entries, data, at)
+}
+
 /// A whole JPEG of one colour.
 pub(crate) fn plain_jpeg((width, height): Sides) -> Vec<u8> {
     let (width, height) = (width as usize, height as usize);

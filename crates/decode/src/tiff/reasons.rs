@@ -1,0 +1,18 @@
+//! Why a TIFF is refused, in the words a person reads.
+
+use crate::Rejection;
+
+/// A file that cannot be right.
+pub(super) fn broken(what: impl std::fmt::Display) -> Rejection {
+    Rejection::broken(format!("broken TIFF: {what}"))
+}
+
+/// A file that ends, or whose data ends, before all is there.
+pub(super) fn truncated() -> Rejection {
+    Rejection::broken("truncated: the TIFF's data ends too early")
+}
+
+/// A file that may be right, but is of a kind that is not decoded.
+pub(super) fn unknown(what: impl std::fmt::Display) -> Rejection {
+    Rejection::broken(format!("a TIFF gpulane does not decode ({what}); give the model its own load(path)"))
+}
