@@ -14,7 +14,6 @@ impl Damage {
     pub(crate) const NONE: Self = Self(None);
 
     /// Some did not; `what` is the item's reason where damaged pictures fail: short, for a person, begun as other reasons are.
-    #[allow(dead_code)] // decoders that conceal come next
     pub(crate) fn of(what: impl Into<String>) -> Self {
         Self(Some(what.into()))
     }

@@ -5,10 +5,12 @@ use proptest::prelude::*;
 use proptest::sample::{Index, select};
 use turbojpeg::{Compressor, Image, PixelFormat, Subsamp};
 
-use super::Jpegs;
 use super::baseline::Baseline;
+use super::libjpeg::Pixel;
 use super::route::{pack, planes_form};
+use super::{Jpegs, Opened};
 use crate::Limits;
+use crate::damage::Damage;
 use crate::planes::{Chroma, Planes};
 
 /// A picture of edges, slopes and noise, as a JPEG.
@@ -60,7 +62,7 @@ impl Photo {
 
 /// Planes by ourselves and by libjpeg-turbo, where each gives any.
 fn both(jpegs: &mut Jpegs, encoded: &[u8]) -> (Option<Vec<u8>>, Option<Vec<u8>>) {
-    let Ok(mut opened) = jpegs.open(encoded, &Limits { max_pixels: 1 << 16, ..Limits::default() }) else {
+    let Ok(mut opened) = Opened::new(encoded, &Limits { max_pixels: 1 << 16, ..Limits::default() }) else {
         return (None, None);
     };
     let (Some(layout), Some(chroma)) = (opened.layout(1), opened.chroma()) else { return (None, None) };
@@ -68,11 +70,11 @@ fn both(jpegs: &mut Jpegs, encoded: &[u8]) -> (Option<Vec<u8>>, Option<Vec<u8>>)
     let mut ours = vec![0; usize::try_from(form.bytes).unwrap()];
     let mut theirs = ours.clone();
     let mut samples = vec![0; layout.bytes()];
-    let plain = jpegs.plain_planes(encoded, &opened, layout, &mut samples).map(|()| {
+    let plain = jpegs.plain_planes(&opened, layout, &mut samples).map(|()| {
         pack(&Planes { samples: &samples, layout }, &mut ours);
         ours
     });
-    let whole = jpegs.planes(encoded, &mut opened, 1, &mut theirs).is_ok();
+    let whole = opened.planes(1, &mut theirs) == Ok(Damage::NONE);
     (plain, whole.then_some(theirs))
 }
 
@@ -108,17 +110,17 @@ proptest! {
     #[test]
     fn smaller_ones_have_the_same_colours_to_the_bit(photo in photo(), by in select(vec![1u32, 2, 4, 8])) {
         let (mut jpegs, encoded) = (Jpegs::new(), photo.encoded());
-        let mut opened = jpegs.open(&encoded, &Limits::default()).unwrap();
+        let mut opened = Opened::new(&encoded, &Limits::default()).unwrap();
         let layout = opened.layout(by).filter(|layout| layout.chroma == Chroma::Full);
         prop_assert_eq!(layout.is_some(), photo.subsamp == Subsamp::None || (photo.subsamp == Subsamp::Sub2x2 && by > 1));
         let Some(layout) = layout else { return Ok(()) };
         let mut samples = vec![0; layout.bytes()];
-        let done = jpegs.plain_planes(&encoded, &opened, layout, &mut samples).is_some();
+        let done = jpegs.plain_planes(&opened, layout, &mut samples).is_some();
         prop_assert_eq!(done, Baseline::is_able(), "left to libjpeg-turbo: {:?}", photo);
         if done {
             let ours = colours(&Planes { samples: &samples, layout });
             let mut theirs = vec![0; ours.len()];
-            jpegs.pixels(&encoded, &mut opened, (by, PixelFormat::RGB), &mut theirs).unwrap();
+            assert_eq!(opened.pixels(by, Pixel::Rgb, &mut theirs), Ok(Damage::NONE));
             prop_assert!(ours == theirs, "{by} times smaller: {photo:?}");
         }
     }

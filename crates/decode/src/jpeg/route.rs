@@ -3,10 +3,11 @@
 use std::time::Instant;
 
 use gpulane_model::{Filter, Size};
-use turbojpeg::{Colorspace, PixelFormat, Subsamp};
 
-use super::{Opened, header};
+use super::Opened;
+use super::libjpeg::{Colours, Pixel, Sampling};
 use crate::colour::{self, Colour, Wanted, convert};
+use crate::damage::Damage;
 use crate::decoder::{Decoder, Task};
 use crate::fit::{Fitting, fitting, oriented, shrink};
 use crate::memory::{Resizing, area, stretch_to};
@@ -28,38 +29,32 @@ impl Decoder {
         task: Task,
         place: &mut dyn Place,
     ) -> Result<Form, Rejection> {
-        let mut opened = self.jpegs.open(encoded, &self.limits)?;
+        let mut opened = Opened::new(encoded, &self.limits)?;
         if let (Wanted::Rgb, Some(size @ Size { filter: Filter::Bilinear, .. })) = (task.wanted, task.size) {
-            if finish == Finish::Encoded && opened.travels() && header::has_end(encoded) {
-                return self.jpeg_as_it_is(encoded, &opened, place);
+            if finish == Finish::Encoded && opened.travels() {
+                return self.jpeg_as_it_is(&opened, place);
             }
             if finish != Finish::Here
                 && let Some(chroma) = opened.chroma()
             {
                 let fitting = fitting(opened.sides(), opened.header.orientation, size);
-                return self.jpeg_planes(encoded, &mut opened, (&fitting, chroma), place);
+                return self.jpeg_planes(&mut opened, (&fitting, chroma), place);
             }
         }
-        self.jpeg_pixels(encoded, &mut opened, task, place)
+        self.jpeg_pixels(&mut opened, task, place)
     }
 
-    fn jpeg_as_it_is(
-        &mut self,
-        encoded: &[u8],
-        opened: &Opened,
-        place: &mut dyn Place,
-    ) -> Result<Form, Rejection> {
-        let mut form = Form::flat(Kind::Jpeg, encoded.len() as u64);
+    fn jpeg_as_it_is(&mut self, opened: &Opened<'_>, place: &mut dyn Place) -> Result<Form, Rejection> {
+        let mut form = Form::flat(Kind::Jpeg, opened.encoded.len() as u64);
         form.orientation = opened.header.orientation;
         form.dims = [opened.header.height, opened.header.width, 0, 0];
-        self.limits.room(place, form.bytes)?.copy_from_slice(encoded);
+        self.limits.room(place, form.bytes)?.copy_from_slice(opened.encoded);
         Ok(form)
     }
 
     fn jpeg_planes(
         &mut self,
-        encoded: &[u8],
-        opened: &mut Opened,
+        opened: &mut Opened<'_>,
         (fitting, chroma): (&Fitting, u8),
         place: &mut dyn Place,
     ) -> Result<Form, Rejection> {
@@ -72,30 +67,29 @@ impl Decoder {
         let by = [8, 4, 2].into_iter().filter(|by| *by <= most).find(even).unwrap_or(1);
         let form = planes_form((width / by, height / by), chroma, opened.header.orientation);
         let ours = opened.layout(by).filter(|_| by == 1).map_or(0, |layout| layout.bytes() as u64);
-        self.limits.claim(place, (width, height), ours + opened.memory(encoded))?;
+        self.limits.claim(place, (width, height), ours + opened.memory())?;
         let target = self.limits.room(place, form.bytes)?;
         let began = Instant::now();
         // Smaller planes keep the chroma's proportion, which is not how we decode them.
         let plain = opened.layout(by).filter(|_| by == 1).and_then(|layout| {
             let buffer = stretch_to(&mut self.pixels, layout.bytes());
-            self.jpegs.plain_planes(encoded, opened, layout, buffer)?;
+            self.jpegs.plain_planes(opened, layout, buffer)?;
             pack(&Planes { samples: buffer, layout }, target);
-            Some(())
+            Some(Damage::NONE)
         });
-        let decoded = plain.map_or_else(|| self.jpegs.planes(encoded, opened, by, target), Ok);
+        let decoded = plain.map_or_else(|| opened.planes(by, target), Ok);
         self.spent.decode += began.elapsed();
-        decoded.map(|()| form)
+        decoded?.judged(self.damaged, form)
     }
 
     fn jpeg_pixels(
         &mut self,
-        encoded: &[u8],
-        opened: &mut Opened,
+        opened: &mut Opened<'_>,
         task: Task,
         place: &mut dyn Place,
     ) -> Result<Form, Rejection> {
         let orientation = opened.header.orientation;
-        let Some(size) = task.size else { return self.jpeg_whole(encoded, opened, task, place) };
+        let Some(size) = task.size else { return self.jpeg_whole(opened, task, place) };
         let fitting = fitting(opened.sides(), orientation, size);
         let by = shrink(&fitting, orientation, size.filter);
         let sides = opened.shrunk(by);
@@ -105,48 +99,46 @@ impl Decoder {
         let planes = opened.layout(by).map_or(0, |layout| layout.bytes() as u64);
         let (channels, turned) = (task.wanted.channels(), orientation != 1);
         let resized = Resizing { sides, used, to: lying, channels, turned, filter: size.filter }.memory();
-        let memory = pixels.max(planes) + opened.ink(by) + opened.memory(encoded).max(resized);
+        let memory = pixels.max(planes) + opened.ink(by) + opened.memory().max(resized);
         self.limits.claim(place, opened.sides(), memory)?;
         if (Fitting { used, ..fitting }).keeps(sides, orientation, size) {
             let form = Form::image(Element::U8, sides.0, sides.1, task.wanted.channels());
             let target = self.limits.room(place, form.bytes)?;
-            return self.jpeg_into(encoded, opened, (by, task.wanted), target).map(|()| form);
+            return self.jpeg_into(opened, (by, task.wanted), target)?.judged(self.damaged, form);
         }
         let mut buffer = std::mem::take(&mut self.pixels);
         let finished = opened
             .layout(by)
             .filter(|_| task.wanted == Wanted::Rgb && size.filter == Filter::Bilinear)
             .filter(|_| self.shaper.takes_planes(sides, used, lying));
-        let plain = finished.filter(|layout| self.jpeg_unfinished(encoded, opened, *layout, &mut buffer));
+        let plain = finished.filter(|layout| self.jpeg_unfinished(opened, *layout, &mut buffer));
         let whole = if let Some(layout) = plain {
-            Ok(Pixels::Planes(Planes { samples: &buffer, layout }))
+            Ok((Pixels::Planes(Planes { samples: &buffer, layout }), Damage::NONE))
         } else {
             let target = stretch_to(&mut buffer, bytes_of(sides, task.wanted.channels()));
-            self.jpeg_into(encoded, opened, (by, task.wanted), target).map(|()| Pixels::Packed(target))
+            let decoded = self.jpeg_into(opened, (by, task.wanted), target);
+            decoded.map(|damage| (Pixels::Packed(target), damage))
         };
-        let shaped = whole.and_then(|pixels| {
+        let form = Form::image(Element::U8, size.width, size.height, task.wanted.channels());
+        let shaped = whole.and_then(|(pixels, damage)| {
+            // What fails is not worth to be resized.
+            let damaged = damage.judged(self.damaged, form)?.damaged;
             let began = Instant::now();
             let (whole, wanted) = (opened.sides(), task.wanted);
             let picture = Picture { pixels, whole, by, wanted, orientation, premultiplied: false };
             let shaped = self.shaper.resize(picture, (size, &fitting), &self.limits, place);
             self.spent.resize += began.elapsed();
-            shaped
+            shaped.map(|shaped| Form { damaged, ..shaped })
         });
         self.pixels = buffer;
         shaped
     }
 
     /// Decodes to planes that are finished while they are resized; `false` if the file is not plain.
-    fn jpeg_unfinished(
-        &mut self,
-        encoded: &[u8],
-        opened: &Opened,
-        layout: Layout,
-        buffer: &mut Vec<u8>,
-    ) -> bool {
+    fn jpeg_unfinished(&mut self, opened: &Opened<'_>, layout: Layout, buffer: &mut Vec<u8>) -> bool {
         let began = Instant::now();
         let target = stretch_to(buffer, layout.bytes());
-        let decoded = self.jpegs.plain_planes(encoded, opened, layout, target);
+        let decoded = self.jpegs.plain_planes(opened, layout, target);
         self.spent.decode += began.elapsed();
         decoded.is_some()
     }
@@ -154,8 +146,7 @@ impl Decoder {
     /// As large as it is.
     fn jpeg_whole(
         &mut self,
-        encoded: &[u8],
-        opened: &mut Opened,
+        opened: &mut Opened<'_>,
         task: Task,
         place: &mut dyn Place,
     ) -> Result<Form, Rejection> {
@@ -163,14 +154,14 @@ impl Decoder {
         let (width, height) = oriented(opened.sides(), orientation);
         let form = Form::image(Element::U8, width, height, task.wanted.channels());
         let turned = if orientation == 1 { 0 } else { form.bytes };
-        self.limits.claim(place, opened.sides(), turned + opened.ink(1) + opened.memory(encoded))?;
+        self.limits.claim(place, opened.sides(), turned + opened.ink(1) + opened.memory())?;
         let target = self.limits.room(place, form.bytes)?;
         if orientation == 1 {
-            return self.jpeg_into(encoded, opened, (1, task.wanted), target).map(|()| form);
+            return self.jpeg_into(opened, (1, task.wanted), target)?.judged(self.damaged, form);
         }
         let mut pixels = std::mem::take(&mut self.pixels);
         let lying = stretch_to(&mut pixels, target.len());
-        let decoded = self.jpeg_into(encoded, opened, (1, task.wanted), lying);
+        let decoded = self.jpeg_into(opened, (1, task.wanted), lying);
         if decoded.is_ok() {
             let began = Instant::now();
             let pixel = task.wanted.channels() as usize;
@@ -178,38 +169,37 @@ impl Decoder {
             self.spent.resize += began.elapsed();
         }
         self.pixels = pixels;
-        decoded.map(|()| form)
+        decoded?.judged(self.damaged, form)
     }
 
     /// Decodes into `target`, which has the bytes for it. Ink goes through a buffer of its own.
     fn jpeg_into(
         &mut self,
-        encoded: &[u8],
-        opened: &mut Opened,
+        opened: &mut Opened<'_>,
         (by, wanted): (u32, Wanted),
         target: &mut [u8],
-    ) -> Result<(), Rejection> {
+    ) -> Result<Damage, Rejection> {
         let began = Instant::now();
-        let decoded = if matches!(opened.colours, Colorspace::CMYK | Colorspace::YCCK) {
+        let decoded = if opened.colours == Colours::Ink {
             let ink = stretch_to(&mut self.raw, bytes_of(opened.shrunk(by), 4));
-            self.jpegs.pixels(encoded, opened, (by, PixelFormat::CMYK), ink).map(|()| {
+            opened.pixels(by, Pixel::Cmyk, ink).inspect(|_| {
                 let layout = colour::Layout { colour: Colour::InvertedCmyk, element: Element::U8 };
                 convert(ink, layout, wanted, target);
             })
         } else {
-            let format = match wanted {
-                Wanted::Rgb => PixelFormat::RGB,
-                Wanted::Rgba => PixelFormat::RGBA,
-                Wanted::Gray => PixelFormat::GRAY,
+            let pixel = match wanted {
+                Wanted::Rgb => Pixel::Rgb,
+                Wanted::Rgba => Pixel::Rgba,
+                Wanted::Gray => Pixel::Gray,
             };
-            self.jpegs.pixels(encoded, opened, (by, format), target)
+            opened.pixels(by, pixel, target)
         };
         self.spent.decode += began.elapsed();
         decoded
     }
 }
 
-impl Opened {
+impl Opened<'_> {
     const fn sides(&self) -> (u32, u32) {
         (self.header.width, self.header.height)
     }
@@ -219,29 +209,25 @@ impl Opened {
     }
 
     /// Bytes that libjpeg-turbo takes to decode it: coefficients where it keeps them, and some rows; or we ourselves: a copy of the
-    /// image data. A file that was mended was copied, too.
-    fn memory(&self, encoded: &[u8]) -> u64 {
+    /// image data.
+    fn memory(&self) -> u64 {
         let rows = ROWS * u64::from(self.header.width) + (1 << 20);
-        self.header.coefficients + rows + 2 * encoded.len() as u64
+        self.header.coefficients + rows + 2 * self.encoded.len() as u64
     }
 
     /// Bytes of the ink that is not yet colours, so many times smaller.
     const fn ink(&self, by: u32) -> u64 {
-        if matches!(self.colours, Colorspace::CMYK | Colorspace::YCCK) {
-            4 * area(self.shrunk(by))
-        } else {
-            0
-        }
+        if matches!(self.colours, Colours::Ink) { 4 * area(self.shrunk(by)) } else { 0 }
     }
 
     /// The protocol's number for how its chroma is subsampled; none if its planes cannot be described with one.
     pub(super) const fn chroma(&self) -> Option<u8> {
-        match (self.colours, self.subsamp) {
-            (Colorspace::Gray, Subsamp::Gray) => Some(3),
-            (Colorspace::YCbCr, Subsamp::None) => Some(0),
-            (Colorspace::YCbCr, Subsamp::Sub2x1) => Some(1),
-            (Colorspace::YCbCr, Subsamp::Sub2x2) => Some(2),
-            (Colorspace::YCbCr, Subsamp::Sub1x2) => Some(4),
+        match (self.colours, self.sampling) {
+            (Colours::Gray, Sampling::Gray) => Some(3),
+            (Colours::YCbCr, Sampling::Full) => Some(0),
+            (Colours::YCbCr, Sampling::HalfAcross) => Some(1),
+            (Colours::YCbCr, Sampling::Quarter) => Some(2),
+            (Colours::YCbCr, Sampling::HalfDown) => Some(4),
             _ => None,
         }
     }
@@ -257,10 +243,13 @@ impl Opened {
         Layout::new((self.header.width as usize, self.header.height as usize), chroma, by as usize)
     }
 
-    /// Whether any decoder will make the same of it. Where the header had to be mended, the file is odd. That its end
-    /// is there, the caller checks; what is broken in between, the worker will see.
-    const fn travels(&self) -> bool {
-        self.header.baseline && !self.mended && matches!(self.chroma(), Some(0..=3))
+    /// Whether any decoder will make the same of it: plain, and its marks all in their places. Codes that are wrong in between are not seen, since
+    /// looking for them takes as long as decoding.
+    fn travels(&self) -> bool {
+        self.header.baseline
+            && !self.odd
+            && matches!(self.chroma(), Some(0..=3))
+            && self.header.has_all_marks(self.encoded)
     }
 }
 
