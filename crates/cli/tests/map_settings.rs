@@ -137,6 +137,7 @@ fn a_resume_changes_what_results_do_not_depend_on_and_says_so() {
         (&["--decode", "text"][..], "--decode cannot change"),
         (&["--format", "parquet"][..], "--format cannot change"),
         (&["--nan", "fail"][..], "--nan cannot change"),
+        (&["--damaged", "warn"][..], "--damaged cannot change"),
         (&["--batch", "none"][..], "`batch`"),
         (&["--python", "./no-python"][..], "no such program"),
     ] {

@@ -14,8 +14,8 @@
 //! - `gray` without a size keeps the samples of a one-channel file with more than 8 bits, and a TIFF file of several
 //!   such pages of one shape gives pages × height × width. Where the pages differ, the first one counts.
 //! - A JPEG much larger than asked for is decoded at 1/2, 1/4 or 1/8 of its size (by the inverse DCT), as long as both
-//!   sides of what is used stay at or above the target. This differs slightly from decoding in full: it averages where
-//!   Pillow's filter weighs.
+//!   sides of what is used stay at least twice as long as the target's. This differs slightly from decoding in full: it
+//!   averages where Pillow's filter weighs.
 //! - Plain JPEGs are decoded by ourselves, to the same planes as libjpeg-turbo's, and finished with more bits between the steps
 //!   than Pillow keeps: at most 1 apart.
 //! - A JPEG without Huffman tables has the standard's. What is made of a file never depends on what was decoded before.

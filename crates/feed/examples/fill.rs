@@ -139,6 +139,7 @@ fn load(files: Vec<PathBuf>, items: usize, threads: u32, decode: Decode, pixels_
         ring: Arc::clone(&ring),
         decode,
         limits: Limits::default(),
+        damaged: gpulane_model::DamagePolicy::Fail,
         threads,
         archives: Vec::new(),
         tables: Vec::new(),

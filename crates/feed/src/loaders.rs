@@ -34,7 +34,7 @@ use std::thread::JoinHandle;
 
 use gpulane_decode::Limits;
 use gpulane_items::{Item, Place, Table};
-use gpulane_model::Decode;
+use gpulane_model::{DamagePolicy, Decode};
 
 use crate::ring::Ring;
 pub use in_hand::InHand;
@@ -51,6 +51,8 @@ pub struct Setup {
     /// What one may cost. The memory that one may take is what all threads share, beside 16 MiB of each that are not counted, and buffers of a
     /// sixteenth of it, at most 128 MiB, that each may keep.
     pub limits: Limits,
+    /// What becomes of damaged pictures.
+    pub damaged: DamagePolicy,
     /// How many threads.
     pub threads: u32,
     /// The tar files that items lie in, by their number.
@@ -93,6 +95,8 @@ pub struct Filled {
     pub data: Range<u64>,
     /// Items that could not be loaded, since the last that were told.
     pub failed: Vec<Unloaded>,
+    /// Numbers of the items whose picture is damaged, in their order.
+    pub damaged: Vec<u64>,
 }
 
 /// What loaders tell.

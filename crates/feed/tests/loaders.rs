@@ -17,7 +17,7 @@ use gpulane_decode::{Element, Form, Kind};
 use gpulane_feed::loaders::{InHand, Outside, OutsideAnswer, Source, Told};
 use gpulane_feed::ring::Geometry;
 use gpulane_items::{Item, Place};
-use gpulane_model::Decode;
+use gpulane_model::{DamagePolicy, Decode};
 use proptest::prelude::*;
 
 fn decode(text: &str) -> Decode {
@@ -26,6 +26,65 @@ fn decode(text: &str) -> Decode {
 
 fn bytes_of(number: u64, len: usize) -> Vec<u8> {
     (0..len).map(|at| (number as usize).wrapping_mul(31).wrapping_add(at * 7) as u8).collect()
+}
+
+/// An image of the decoder's own tests.
+fn picture(name: &str) -> Vec<u8> {
+    let images = concat!(env!("CARGO_MANIFEST_DIR"), "/../decode/tests/images");
+    fs::read(format!("{images}/{name}")).unwrap()
+}
+
+/// Runs loaders over these files until all are told; their news.
+fn told_of(feeder: &Feeder, files: &[Vec<u8>]) -> (Vec<Told>, gpulane_feed::loaders::Rates) {
+    let folder = tempfile::tempdir().unwrap();
+    for (number, bytes) in files.iter().enumerate() {
+        fs::write(folder.path().join(number.to_string()), bytes).unwrap();
+    }
+    let items = (0..files.len() as u64).map(|number| Item {
+        number,
+        name: number.to_string(),
+        place: Place::File(folder.path().join(number.to_string())),
+    });
+    let (loaders, told) = feeder.start(one_by_one(items.collect()));
+    loaders.set_on_device(1.0);
+    let news: Vec<Told> = told.iter().take_while(|word| !matches!(word, Told::Drained)).collect();
+    (news, loaders.rates())
+}
+
+#[test]
+fn the_share_on_the_device_counts_what_went_there_and_nothing_else() {
+    let geometry = Geometry { slots: 4, slot_bytes: 1 << 20, capacity: 64 };
+    let feeder = Feeder::new(decode("rgb:24x18"), geometry).device();
+    let (webp, png) = (picture("webp-lossy.webp"), picture("png-rgb.png"));
+    let (plain, progressive) = (picture("jpeg-420.jpg"), picture("jpeg-progressive.jpg"));
+    for (files, share) in [
+        (vec![webp.clone(), webp.clone(), png.clone()], 0.0),
+        (vec![progressive.clone(), webp.clone()], 0.0),
+        (vec![plain.clone(), webp, progressive, plain], 0.5),
+        (vec![], 0.0),
+    ] {
+        let (_, rates) = told_of(&feeder, &files);
+        assert_eq!(rates.items, files.len() as u64);
+        assert!((rates.share_on_device() - share).abs() < 1e-9, "{rates:?} instead of {share}");
+    }
+}
+
+#[test]
+fn damaged_pictures_are_told_with_their_slot_or_have_failed() {
+    let (good, half) = (picture("jpeg-420.jpg"), picture("bad-truncated.jpg"));
+    let files = [good.clone(), half.clone(), good, half];
+    for (policy, damaged, failed) in [(DamagePolicy::Fail, vec![], 2), (DamagePolicy::Warn, vec![1, 3], 0)] {
+        let geometry = Geometry { slots: 4, slot_bytes: 1 << 20, capacity: 64 };
+        let feeder = Feeder::new(decode("rgb:24x18"), geometry).damaged(policy);
+        let (news, rates) = told_of(&feeder, &files);
+        let of_slots: Vec<u64> = news
+            .iter()
+            .filter_map(|word| if let Told::Filled(filled) = word { Some(&filled.damaged) } else { None })
+            .flatten()
+            .copied()
+            .collect();
+        assert_eq!((of_slots, rates.failed), (damaged, failed));
+    }
 }
 
 /// A BMP image of one colour.

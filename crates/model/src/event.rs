@@ -271,6 +271,9 @@ pub enum Event {
         rows: u64,
         /// Items that failed with it.
         failed: u64,
+        /// Rows of pictures that are damaged, used all the same.
+        #[serde(default, skip_serializing_if = "nothing")]
+        damaged: u64,
     },
     /// Every item of a map is settled, durably.
     MapFinished {
@@ -280,6 +283,9 @@ pub enum Event {
         rows: u64,
         /// Items that failed.
         failed: u64,
+        /// Items with a result whose picture is damaged.
+        #[serde(default, skip_serializing_if = "nothing")]
+        damaged: u64,
         /// One line for a person: rates and what limited them.
         summary: String,
     },
@@ -357,6 +363,12 @@ pub struct Stuck {
     /// What to do about that cause.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub remedy: Option<String>,
+}
+
+/// Left out of a line: most maps have none.
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde asks for it
+const fn nothing(count: &u64) -> bool {
+    *count == 0
 }
 
 impl Event {

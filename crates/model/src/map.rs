@@ -185,6 +185,9 @@ pub enum FeederWord {
         rows: u64,
         /// Items that failed with it.
         failed: u64,
+        /// Rows of pictures that are damaged.
+        #[serde(default)]
+        damaged: u64,
     },
     /// Everything is settled and durable.
     Finished {
@@ -192,6 +195,9 @@ pub enum FeederWord {
         rows: u64,
         /// Items that failed.
         failed: u64,
+        /// Items in results whose picture is damaged.
+        #[serde(default)]
+        damaged: u64,
         /// One line for a person: rates, the bottleneck and how close the run was to it.
         summary: String,
         /// Workers that are connected and told to leave, by job and attempt. Others would look for the feeder in vain.
@@ -229,6 +235,8 @@ pub struct MapLive {
     pub done: u64,
     /// Items that failed.
     pub failed: u64,
+    /// Items with a result whose picture is damaged.
+    pub damaged: u64,
     /// Items that are settled durably.
     pub committed: u64,
     /// Items settled a second, of late.
@@ -251,7 +259,7 @@ pub struct MapLive {
     pub threads: u32,
     /// Workers that are ready.
     pub workers: u32,
-    /// The share of items decoded on the GPU, from 0 to 1, where some are.
+    /// The share of loaded items that were decoded on the GPU, from 0 to 1, where it can.
     pub on_gpu: Option<f64>,
     /// The memory of the ring.
     pub ring: u64,

@@ -13,6 +13,8 @@ pub struct MapState {
     pub rows: u64,
     /// Items that failed.
     pub failed: u64,
+    /// Items with a result whose picture is damaged.
+    pub damaged: u64,
     /// How many commits the journal knows of.
     pub commits: u64,
     /// Failures the journal names one by one; there is a limit to them.
@@ -48,14 +50,16 @@ impl MapState {
                 self.stopped = None;
             }
             Event::ItemFailed { .. } => self.named += 1,
-            Event::BatchCommitted { rows, failed, .. } => {
+            Event::BatchCommitted { rows, failed, damaged, .. } => {
                 self.commits += 1;
+                self.damaged = count(self.damaged + count(*damaged));
                 let (rows, failed) = (count(*rows), count(*failed));
                 self.rows = count(self.rows + rows);
                 self.failed = count(self.failed + failed);
                 self.settled = count(self.settled + rows + failed);
             }
-            Event::MapFinished { rows, failed, summary, .. } => {
+            Event::MapFinished { rows, failed, damaged, summary, .. } => {
+                self.damaged = count(*damaged);
                 let (rows, failed) = (count(*rows), count(*failed));
                 (self.rows, self.failed, self.settled) = (rows, failed, count(rows + failed));
                 self.finished = Some(summary.clone());
@@ -82,7 +86,7 @@ mod tests {
     use super::*;
 
     fn committed(commit: u64, rows: u64, failed: u64) -> Event {
-        Event::BatchCommitted { stage: "map".into(), commit, part: None, rows, failed }
+        Event::BatchCommitted { stage: "map".into(), commit, part: None, rows, failed, damaged: rows / 3 }
     }
 
     #[test]
@@ -105,8 +109,16 @@ mod tests {
         map.apply(&Event::MapOpened { stage: stage(), items: 10, settled: 0 });
         map.apply(&committed(0, 6, 2));
         map.apply(&committed(1, 2, 0));
-        map.apply(&Event::MapFinished { stage: stage(), rows: 8, failed: 2, summary: "quick".into() });
+        assert_eq!(map.damaged, 2);
+        map.apply(&Event::MapFinished {
+            stage: stage(),
+            rows: 8,
+            failed: 2,
+            damaged: 3,
+            summary: "quick".into(),
+        });
         assert_eq!((map.settled, map.commits, map.finished.as_deref()), (10, 2, Some("quick")));
+        assert_eq!(map.damaged, 3, "the last word counts");
         map.apply(&Event::MapReopened { stage: stage() });
         assert_eq!((map.settled, map.failed, map.again, map.finished.is_none()), (8, 0, true, true));
         map.apply(&Event::MapOpened { stage: stage(), items: 10, settled: 8 });

@@ -38,6 +38,31 @@ fn copy_at_each_step(writer: &mut Writer, dir: &Path, copies: &Path) -> Arc<Mute
 }
 
 #[test]
+fn how_many_pictures_are_damaged_is_as_durable_as_their_rows() {
+    let temp = tempfile::tempdir().unwrap();
+    let dir = temp.path().join("out");
+    let (mut writer, settled) = open(&dir, Format::Jsonl);
+    assert_eq!(settled.damaged, 0);
+    add(&mut writer, 0, &three());
+    writer.note_damaged(2);
+    writer.hook = Some(stop_at(Step::PartWritten));
+    writer.commit().unwrap_err();
+    // What was begun is finished first, with its own count.
+    writer.hook = None;
+    add(&mut writer, 10, &three());
+    writer.note_damaged(1);
+    let counts = [writer.commit(), writer.commit()].map(|commit| commit.unwrap().unwrap().damaged);
+    assert_eq!(counts, [2, 1]);
+    add(&mut writer, 20, &three());
+    writer.note_damaged(3);
+    drop(writer);
+    let (_, settled) = open(&dir, Format::Jsonl);
+    assert_eq!((settled.rows, settled.damaged), (6, 3), "what was not committed does not count");
+    let told: Vec<u64> = read_commits(&dir, 0).unwrap().iter().map(|known| known.commit.damaged).collect();
+    assert_eq!(told, [2, 1]);
+}
+
+#[test]
 fn a_crash_between_any_two_steps_settles_all_or_nothing() {
     for format in [Format::Parquet, Format::Jsonl] {
         let temp = tempfile::tempdir().unwrap();

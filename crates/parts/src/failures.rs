@@ -39,12 +39,12 @@ pub fn read_commits(dir: &Path, from: u64) -> Result<Vec<Recorded>, PartsError> 
     let mut start = 0;
     for line in text.lines {
         match line {
-            Line::Commit { commit, part, rows, failed, failed_bytes, .. } => {
+            Line::Commit { commit, part, rows, failed, failed_bytes, damaged, .. } => {
                 let range = start..failed_bytes;
                 start = failed_bytes;
                 if commit >= from {
                     let failed = count(&failed);
-                    let commit = Commit { commit, part, rows, failed };
+                    let commit = Commit { commit, part, rows, failed, damaged };
                     recorded.push((Recorded { commit, failed: Vec::new() }, range));
                 }
             }

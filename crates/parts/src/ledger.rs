@@ -40,6 +40,9 @@ pub(crate) enum Line {
         failed: String,
         /// Length of `failed.jsonl` from now on.
         failed_bytes: u64,
+        /// Rows of pictures that are damaged.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        damaged: u64,
         /// Columns that no earlier part has, or has as another type, with their types.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         schema: Vec<(String, String)>,
@@ -73,6 +76,12 @@ pub(crate) struct Replay {
     pub(crate) failed_bytes: u64,
 }
 
+/// Most commits have nothing of the kind.
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde asks for it
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
+}
+
 /// A committed part.
 #[derive(Debug)]
 pub(crate) struct Part {
@@ -80,6 +89,8 @@ pub(crate) struct Part {
     pub(crate) bytes: u64,
     /// It has the map's columns as they were after so many entries.
     pub(crate) columns: u64,
+    /// Rows of pictures that are damaged.
+    pub(crate) damaged: u64,
     /// It was written anew, and may still wait for its name.
     pub(crate) renewed: bool,
     /// First and last of each range of its items.
@@ -186,7 +197,8 @@ impl Replay {
     }
 
     fn apply_commit(&mut self, line: &Line) -> Result<(), String> {
-        let Line::Commit { commit, part, bytes, items, failed, failed_bytes, schema, .. } = line else {
+        let Line::Commit { commit, part, bytes, items, failed, failed_bytes, damaged, schema, .. } = line
+        else {
             return Ok(());
         };
         if *commit != self.next {
@@ -211,7 +223,8 @@ impl Replay {
         }
         if let Some(name) = part {
             let columns = self.schema.entries;
-            let part = Part { name: name.clone(), bytes: *bytes, columns, renewed: false, items };
+            let part =
+                Part { name: name.clone(), bytes: *bytes, columns, damaged: *damaged, renewed: false, items };
             self.parts.insert(*commit, part);
         }
         self.failed_bytes = *failed_bytes;

@@ -28,6 +28,8 @@ pub struct Settled {
     pub rows: u64,
     /// How many have failed.
     pub failures: u64,
+    /// How many in parts are of pictures that are damaged.
+    pub damaged: u64,
     /// How many commits there were; the next one has this number.
     pub commits: u64,
 }
@@ -54,6 +56,8 @@ pub struct Commit {
     pub rows: u64,
     /// Items that failed with it.
     pub failed: u64,
+    /// Rows of pictures that are damaged.
+    pub damaged: u64,
 }
 
 /// Writes the results of one map into one directory. The caller sees to it that there is only one at a time.
@@ -74,6 +78,8 @@ pub struct Writer {
     failed_text: Vec<u8>,
     /// Their items.
     failed: Vec<u64>,
+    /// How many of the results that wait are of pictures that are damaged.
+    damaged: u64,
     /// Every item that is settled or waits, so that none is settled twice.
     taken: Bits,
     /// The next commit's number.
@@ -138,6 +144,7 @@ impl Writer {
             items: Vec::new(),
             failed_text: Vec::new(),
             failed: Vec::new(),
+            damaged: 0,
             taken,
             next: replay.next,
             sealed: None,
@@ -145,8 +152,15 @@ impl Writer {
             hook: None,
         };
         let (rows, failures) = (replay.done.len(), replay.failed.len());
-        let settled =
-            Settled { done: replay.done, failed: replay.failed, rows, failures, commits: replay.next };
+        let damaged = replay.parts.values().map(|part| part.damaged).sum();
+        let settled = Settled {
+            done: replay.done,
+            failed: replay.failed,
+            rows,
+            failures,
+            damaged,
+            commits: replay.next,
+        };
         Ok((writer, settled))
     }
 
@@ -179,6 +193,11 @@ impl Writer {
             self.failed_text.extend_from_slice(line.as_bytes());
             self.failed_text.push(b'\n');
         }
+    }
+
+    /// So many of the results added since the last commit are of pictures that are damaged.
+    pub const fn note_damaged(&mut self, rows: u64) {
+        self.damaged += rows;
     }
 
     /// Whether the item is settled or waits to be.
@@ -250,6 +269,7 @@ impl Writer {
             part: filling.is_some().then_some(name),
             rows: items.len() as u64,
             failed: failed.len() as u64,
+            damaged: std::mem::take(&mut self.damaged),
         };
         self.next += 1;
         Ok(Some(Sealed {
@@ -304,6 +324,7 @@ impl Writer {
             items: sealed.items.clone(),
             failed: sealed.failed.clone(),
             failed_bytes,
+            damaged: sealed.commit.damaged,
             schema: sealed.new_columns.iter().map(|(name, kind)| (name.clone(), kind.write())).collect(),
         })?;
         self.failures.length = failed_bytes;

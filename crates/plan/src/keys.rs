@@ -38,7 +38,7 @@ pub(crate) const JOB: [&str; 2] = ["name", "config"];
 /// Keys of `[stage.matrix]` that are not part of the configs.
 pub(crate) const MATRIX: [&str; 3] = ["zip", "exclude", "include"];
 
-pub(crate) const MAP: [&str; 14] = [
+pub(crate) const MAP: [&str; 15] = [
     "model",
     "input",
     "decode",
@@ -48,6 +48,7 @@ pub(crate) const MAP: [&str; 14] = [
     "workers",
     "max_failures",
     "nan",
+    "damaged",
     "ring",
     "item_timeout",
     "strict",

@@ -2,7 +2,8 @@
 //! have is said here, too; whether model and inputs are there is found out by whoever may look at the disk.
 
 use gpulane_model::{
-    Bytes, Format, MapStage, Millis, NanPolicy, PACKAGE_DIR, START_SCRIPT, Stage, Tolerance, template,
+    Bytes, DamagePolicy, Format, MapStage, Millis, NanPolicy, PACKAGE_DIR, START_SCRIPT, Stage, Tolerance,
+    template,
 };
 use serde_json::{Map, Value};
 use toml::de::DeValue;
@@ -78,6 +79,10 @@ pub(crate) fn read_key(
         "nan" => {
             let words = [("keep", NanPolicy::Keep), ("fail", NanPolicy::Fail)];
             map.nan = one_of("nan", &words, value, problems)?;
+        }
+        "damaged" => {
+            let words = [("fail", DamagePolicy::Fail), ("warn", DamagePolicy::Warn)];
+            map.damaged = one_of("damaged", &words, value, problems)?;
         }
         "ring" => map.ring = Some(ring(value, problems)?),
         "item_timeout" => map.item_timeout = item_timeout(value, problems)?.at(),

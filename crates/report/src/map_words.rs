@@ -23,14 +23,15 @@ pub(crate) fn map_line(event: &Event, palette: Palette) -> Option<String> {
         Event::ItemFailed { item, reason, .. } => {
             format!("{} {}: {}", palette.cross(), safe(item), safe(reason))
         }
-        Event::MapFinished { stage, rows, failed, summary } => {
+        Event::MapFinished { stage, rows, failed, damaged, summary } => {
             let (sign, failed) = match failed {
                 0 => (palette.tick(), String::new()),
                 failed => (palette.cross(), format!(", {} failed", number(*failed))),
             };
             let results =
                 if *rows == 1 { "1 result".to_owned() } else { format!("{} results", number(*rows)) };
-            format!("{sign} {stage}: {results}{failed}; {}", safe(summary))
+            let damaged = damaged_text(*damaged).map(|text| format!(", {text}")).unwrap_or_default();
+            format!("{sign} {stage}: {results}{damaged}{failed}; {}", safe(summary))
         }
         Event::MapStopped { stage, because } => {
             // The whole of it, with what to do, stands at the end.
@@ -95,6 +96,15 @@ pub(crate) fn items_text(items: u64) -> String {
     if items == 1 { "1 item".to_owned() } else { format!("{} items", number(items)) }
 }
 
+/// Of damaged pictures that were used all the same, if there are any.
+pub(crate) fn damaged_text(count: u64) -> Option<String> {
+    match count {
+        0 => None,
+        1 => Some("1 of a damaged picture".to_owned()),
+        many => Some(format!("{} of damaged pictures", number(many))),
+    }
+}
+
 /// How the maps of a run ended: a line each, and where their results are.
 pub(crate) fn closing(
     dir: &RunDir,
@@ -113,6 +123,9 @@ pub(crate) fn closing(
         };
         let mut text =
             format!("{sign} {}: {} of {} have results", stage.name, number(known.rows), items_text(items));
+        if let Some(damaged) = damaged_text(known.damaged) {
+            text.push_str(&format!(", {damaged}"));
+        }
         if known.failed > 0 {
             text.push_str(&format!(", {} failed", number(known.failed)));
         }

@@ -4,6 +4,7 @@ use gpulane_journal::RunDir;
 use gpulane_model::{Bytes, MapLive, MapState, Millis, Plan, RunState, Stage};
 
 use crate::frame::{clock, rate_text};
+use crate::map_words::damaged_text;
 use crate::palette::{Palette, Style};
 use crate::text::{Drawn, Row, number, seconds, shorten, width};
 
@@ -26,6 +27,7 @@ pub(crate) struct Progress {
     items: Option<u64>,
     done: u64,
     failed: u64,
+    damaged: u64,
     /// It is complete.
     finished: bool,
 }
@@ -46,7 +48,8 @@ fn progress(dir: &RunDir, plan: &Plan, stage: &Stage, map: &MapState, now: Milli
     let name = if lone { plan.name.clone() } else { stage.name.clone() };
     let (done, failed) = live.as_ref().map_or((map.rows, map.failed), |live| (live.done, live.failed));
     let items = map.items.or(live.as_ref().map(|live| live.items));
-    Some(Progress { name, lone, live, items, done, failed, finished: map.finished.is_some() })
+    let damaged = live.as_ref().map_or(map.damaged, |live| live.damaged);
+    Some(Progress { name, lone, live, items, done, failed, damaged, finished: map.finished.is_some() })
 }
 
 fn read(dir: &RunDir, stage: &Stage, now: Millis) -> Option<MapLive> {
@@ -68,6 +71,9 @@ impl Progress {
         )];
         if self.failed > 0 {
             parts.push((2, Style::Bad, format!("{} failed", number(self.failed))));
+        }
+        if let Some(damaged) = damaged_text(self.damaged) {
+            parts.push((3, Style::Bad, damaged));
         }
         let Some(live) = self.live.as_ref().filter(|_| !self.finished) else { return parts };
         if !live.phase.is_empty() {

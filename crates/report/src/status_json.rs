@@ -94,6 +94,7 @@ fn maps(of: &Snapshot<'_>) -> Vec<Value> {
             "items": known.items,
             "rows": known.rows,
             "failed": known.failed,
+            "damaged": known.damaged,
             "finished": known.finished,
             "stopped": known.stopped,
         })

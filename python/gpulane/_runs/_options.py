@@ -38,6 +38,7 @@ STAGE = (
 """Of the stage that `command` or `entry` makes."""
 MAP = (
     "cpus",
+    "damaged",
     "foreign",
     "hang",
     "hang_outside",

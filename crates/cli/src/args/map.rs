@@ -64,6 +64,9 @@ pub(crate) struct MapSettings {
     /// Results with NaN: keep them, or fail the item [default: keep]
     #[arg(long, value_name = "POLICY")]
     pub(crate) nan: Option<String>,
+    /// Pictures whose data is corrupt or missing in part: fail the item, or warn, use what was decoded and count it [default: fail]
+    #[arg(long, value_name = "POLICY")]
+    pub(crate) damaged: Option<String>,
     /// Memory for decoded items [default: auto]
     #[arg(long, value_name = "SIZE")]
     pub(crate) ring: Option<String>,
@@ -116,6 +119,7 @@ impl MapSettings {
             ("--workers", "workers", &self.workers),
             ("--max-failures", "max_failures", &self.max_failures),
             ("--nan", "nan", &self.nan),
+            ("--damaged", "damaged", &self.damaged),
             ("--ring", "ring", &self.ring),
             ("--item-timeout", "item_timeout", &self.item_timeout),
             ("--strict", "strict", &self.strict),
@@ -169,6 +173,8 @@ pub(crate) struct MapChanges {
     #[arg(long, hide = true)]
     nan: Option<String>,
     #[arg(long, hide = true)]
+    damaged: Option<String>,
+    #[arg(long, hide = true)]
     set: Vec<String>,
 }
 
@@ -196,6 +202,7 @@ impl MapChanges {
             ),
             (self.format.is_some(), "--format", "parts that are there are written in the other"),
             (self.nan.is_some(), "--nan", "items that are done were judged by it"),
+            (self.damaged.is_some(), "--damaged", "items that are done were judged by it"),
             (
                 !self.set.is_empty(),
                 "--set",

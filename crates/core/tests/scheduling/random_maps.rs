@@ -183,7 +183,13 @@ impl World {
             self.owed.push(Owed::Feeder(stage));
             if good {
                 let stage = self.plan.stage(stage).name.clone();
-                self.record(Event::MapFinished { stage, rows: 1, failed: 0, summary: String::new() });
+                self.record(Event::MapFinished {
+                    stage,
+                    rows: 1,
+                    failed: 0,
+                    damaged: 0,
+                    summary: String::new(),
+                });
             }
             let result = if good { Ok(()) } else { Err("too many items failed".to_owned()) };
             return self.step(Input::MapEnded { stage, result });

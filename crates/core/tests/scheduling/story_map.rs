@@ -238,7 +238,8 @@ fn a_cancelled_map_takes_its_feeder_with_it() {
 fn a_map_that_was_complete_is_not_begun_again() {
     let plan = two_stages(2);
     let mut past = RunState::new(&plan);
-    let event = Event::MapFinished { stage: "map".into(), rows: 5, failed: 0, summary: String::new() };
+    let event =
+        Event::MapFinished { stage: "map".into(), rows: 5, failed: 0, damaged: 0, summary: String::new() };
     past.apply(&Record { seq: 1, time: Millis(0), event });
     let (_, told) = Story::resume(&plan, no_gpus(2), past);
     assert_eq!(starts(&told), ["after/0@0"]);

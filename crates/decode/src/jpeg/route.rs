@@ -61,9 +61,8 @@ impl Decoder {
         let (width, height) = opened.sides();
         // Whoever finishes the planes knows whole pixels only: what does not divide evenly would shift the picture.
         let even = |by: &u32| width.is_multiple_of(*by) && height.is_multiple_of(*by);
-        // The chroma, too, stays at or above the target; planes shrink it along with the luma, pixels do not.
-        let halves = if matches!(chroma, 0 | 3) { 1 } else { 2 };
-        let most = shrink(fitting, opened.header.orientation, Filter::Bilinear) / halves;
+        // Planes shrink the chroma along with the luma, pixels do not: it stays at or above the target, the luma at twice that.
+        let most = shrink(fitting, opened.header.orientation, Filter::Bilinear);
         let by = [8, 4, 2].into_iter().filter(|by| *by <= most).find(even).unwrap_or(1);
         let form = planes_form((width / by, height / by), chroma, opened.header.orientation);
         let ours = opened.layout(by).filter(|_| by == 1).map_or(0, |layout| layout.bytes() as u64);

@@ -13,7 +13,7 @@ use std::arch::x86_64::{
     _mm256_unpacklo_epi16,
 };
 
-use super::weights::{TAPS, Weights};
+use super::weights::{FEW_TAPS, TAPS, Weights};
 use super::{Canvas, Chroma, Planes, Rows};
 
 /// 255 with seven bits behind the point.
@@ -46,7 +46,12 @@ pub(super) fn paint(
         }
         flatten(&rows.coloured, (*start, taps), &mut rows.flat[..3 * stride]);
         let first = row * canvas.stride;
-        narrow(&rows.flat[..3 * stride], across, &mut canvas.pixels[first..first + canvas.sides.0 * 3]);
+        let pixels = &mut canvas.pixels[first..first + canvas.sides.0 * 3];
+        if across.are_few {
+            narrow::<FEW_TAPS>(&rows.flat[..3 * stride], across, pixels);
+        } else {
+            narrow::<TAPS>(&rows.flat[..3 * stride], across, pixels);
+        }
     }
 }
 
@@ -138,6 +143,9 @@ fn flatten(coloured: &[i16], (start, taps): (usize, &[i16]), flat: &mut [i16]) {
         4 => weigh::<4>(coloured, (start, taps), flat),
         5 => weigh::<5>(coloured, (start, taps), flat),
         6 => weigh::<6>(coloured, (start, taps), flat),
+        7 | 8 => weigh::<8>(coloured, (start, taps), flat),
+        9 | 10 => weigh::<10>(coloured, (start, taps), flat),
+        11 | 12 => weigh::<12>(coloured, (start, taps), flat),
         _ => weigh::<TAPS>(coloured, (start, taps), flat),
     }
 }
@@ -163,10 +171,10 @@ fn weigh<const ROWS: usize>(coloured: &[i16], (start, taps): (usize, &[i16]), fl
     }
 }
 
-/// A row of the result: three colours as wide as the image to pixels as many as asked for.
+/// A row of the result: three colours as wide as the image to pixels as many as asked for, each made of up to so many samples.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn narrow(flat: &[i16], across: &Weights, pixels: &mut [u8]) {
+fn narrow<const MOST: usize>(flat: &[i16], across: &Weights, pixels: &mut [u8]) {
     let (red, rest) = flat.split_at(flat.len() / 3);
     let (green, blue) = rest.split_at(flat.len() / 3);
     let starts = across.starts.chunks(STEP);
@@ -184,8 +192,13 @@ fn narrow(flat: &[i16], across: &Weights, pixels: &mut [u8]) {
             return;
         };
         // SAFETY: `paint` has looked at all starts.
-        let (red, green, blue) =
-            unsafe { (eight(red, starts, taps), eight(green, starts, taps), eight(blue, starts, taps)) };
+        let (red, green, blue) = unsafe {
+            (
+                eight::<MOST>(red, starts, taps),
+                eight::<MOST>(green, starts, taps),
+                eight::<MOST>(blue, starts, taps),
+            )
+        };
         let (green, blue) = (_mm256_slli_epi32::<8>(green), _mm256_slli_epi32::<16>(blue));
         put(_mm256_or_si256(red, _mm256_or_si256(green, blue)), pixels);
     }
@@ -199,12 +212,23 @@ fn narrow(flat: &[i16], across: &Weights, pixels: &mut [u8]) {
 #[inline]
 #[target_feature(enable = "avx2")]
 // SAFETY: reads rows without asking where they end; what the caller must see to stands above.
-unsafe fn eight(row: &[i16], starts: &[usize; STEP], taps: &[[i16; TAPS]; STEP]) -> __m256i {
+unsafe fn eight<const MOST: usize>(
+    row: &[i16],
+    starts: &[usize; STEP],
+    taps: &[[i16; TAPS]; STEP],
+) -> __m256i {
     let pair = |at: usize| {
         let (low, high) = (row.as_ptr().wrapping_add(starts[at]), row.as_ptr().wrapping_add(starts[at + 4]));
         // SAFETY: the caller's promise: so many samples may be read from each start.
         let (low, high): (&[i16; TAPS], &[i16; TAPS]) = unsafe { (&*low.cast(), &*high.cast()) };
-        _mm256_madd_epi16(two(low, high), two(&taps[at], &taps[at + 4]))
+        let (low, more_low) = halves(low);
+        let (high, more_high) = halves(high);
+        let ((first, more_first), (second, more_second)) = (halves(&taps[at]), halves(&taps[at + 4]));
+        let sum = _mm256_madd_epi16(two(low, high), two(first, second));
+        if MOST == FEW_TAPS {
+            return sum;
+        }
+        _mm256_add_epi32(sum, _mm256_madd_epi16(two(more_low, more_high), two(more_first, more_second)))
     };
     let first = _mm256_hadd_epi32(pair(0), pair(1));
     let second = _mm256_hadd_epi32(pair(2), pair(3));
@@ -217,6 +241,13 @@ unsafe fn eight(row: &[i16], starts: &[usize; STEP], taps: &[[i16; TAPS]; STEP])
 fn one(samples: &[i16], taps: &[i16; TAPS]) -> u8 {
     let sum: i32 = samples.iter().zip(taps).map(|(sample, tap)| i32::from(*sample) * i32::from(*tap)).sum();
     u8::try_from((sum + (1 << 20)) >> 21).unwrap_or(u8::MAX)
+}
+
+/// The first eight and the others.
+#[inline]
+fn halves(all: &[i16; TAPS]) -> (&[i16; FEW_TAPS], &[i16; FEW_TAPS]) {
+    let [first, second] = all.as_chunks().0 else { unreachable!("sixteen are twice eight") };
+    (first, second)
 }
 
 #[inline]
@@ -259,7 +290,7 @@ fn load(from: &[i16; 16]) -> __m256i {
 /// One in the lower half, the other in the upper.
 #[inline]
 #[target_feature(enable = "avx2")]
-fn two(low: &[i16; TAPS], high: &[i16; TAPS]) -> __m256i {
+fn two(low: &[i16; FEW_TAPS], high: &[i16; FEW_TAPS]) -> __m256i {
     // SAFETY: 16 bytes each that may be read, at any alignment.
     let (low, high) =
         unsafe { (_mm_loadu_si128(low.as_ptr().cast()), _mm_loadu_si128(high.as_ptr().cast())) };

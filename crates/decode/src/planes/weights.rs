@@ -2,8 +2,10 @@
 //! numbers.
 #![allow(clippy::cast_precision_loss)] // sides of images
 
-/// What a sample of the result is made of at most. Shrinking by more than 3.5 needs more, and is left to the general way.
-pub(super) const TAPS: usize = 8;
+/// What a sample of the result is made of at most. Shrinking by more than 7.5 needs more, and is left to the general way.
+pub(super) const TAPS: usize = 16;
+/// What it is made of in most cases: shrinking by no more than 3.5.
+pub(super) const FEW_TAPS: usize = 8;
 
 /// Weights are fractions of this.
 const ONE: i16 = 1 << 14;
@@ -17,6 +19,8 @@ pub(super) struct Weights {
     pub(super) starts: Vec<usize>,
     /// Fractions of 16384 that add up to it; zero beyond those that count.
     pub(super) taps: Vec<[i16; TAPS]>,
+    /// Only the first [`FEW_TAPS`] of each count.
+    pub(super) are_few: bool,
 }
 
 /// A line of samples and what is made of it.
@@ -43,6 +47,7 @@ impl Weights {
         if !reach.is_finite() || line.to == 0 || 2.0 * reach + 1.0 > TAPS as f64 {
             return false;
         }
+        self.are_few = 2.0 * reach + 1.0 <= FEW_TAPS as f64;
         self.starts.clear();
         self.taps.clear();
         for sample in 0..line.to {
@@ -97,11 +102,15 @@ mod tests {
 
     #[test]
     fn all_of_a_sample_is_used_and_nothing_beyond_the_line() {
-        for (from, to) in [(500, 224), (375, 224), (224, 224), (10, 24), (1, 5), (700, 200), (3, 1)] {
+        for (from, to) in
+            [(500, 224), (375, 224), (224, 224), (10, 24), (1, 5), (700, 200), (3, 1), (1500, 200), (7, 1)]
+        {
             let weights = weights(from, to);
+            assert_eq!(weights.are_few, from * 2 <= to * 7, "{from} to {to}");
             assert_eq!((weights.starts.len(), weights.taps.len()), (to, to));
             for (start, taps) in weights.starts.iter().zip(&weights.taps) {
                 assert_eq!(taps.iter().map(|tap| i32::from(*tap)).sum::<i32>(), 16384);
+                assert!(!weights.are_few || taps[FEW_TAPS..] == [0; TAPS - FEW_TAPS]);
                 let beyond = taps.iter().enumerate().filter(|(at, tap)| start + at >= from && **tap != 0);
                 assert_eq!(beyond.count(), 0, "{from} to {to}");
                 assert!(taps.iter().all(|tap| *tap >= 0));
@@ -120,7 +129,7 @@ mod tests {
     #[test]
     fn too_much_shrinking_is_left_to_others() {
         let mut weights = Weights::default();
-        assert!(!weights.prepare(Line { from: 400, used: (0.0, 400.0), to: 100 }));
-        assert!(weights.prepare(Line { from: 350, used: (0.0, 350.0), to: 100 }));
+        assert!(!weights.prepare(Line { from: 760, used: (0.0, 760.0), to: 100 }));
+        assert!(weights.prepare(Line { from: 750, used: (0.0, 750.0), to: 100 }));
     }
 }

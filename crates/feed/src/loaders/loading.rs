@@ -49,7 +49,7 @@ struct Loader<'s> {
 
 impl<'s> Loader<'s> {
     fn new(shared: &'s Shared, thread: usize) -> Self {
-        let decoder = Decoder::new(shared.decode, shared.limits);
+        let decoder = fresh(shared);
         Self {
             shared,
             thread,
@@ -65,7 +65,7 @@ impl<'s> Loader<'s> {
         shared.in_hand.take(self.thread, item.number);
         // A decoder that panics costs its item; its scratch is not trusted again.
         let loaded = catch_unwind(AssertUnwindSafe(|| self.fill(&item, &mut spot))).unwrap_or_else(|panic| {
-            self.decoder = Decoder::new(shared.decode, shared.limits);
+            self.decoder = fresh(shared);
             Err(Unfit::Failed(format!("the decoder failed: {}", text_of(panic.as_ref()))))
         });
         shared.in_hand.put_down(self.thread);
@@ -202,6 +202,10 @@ impl<'s> Loader<'s> {
         }
         Err(failed("its size changed every time it was loaded"))
     }
+}
+
+fn fresh(shared: &Shared) -> Decoder {
+    Decoder::new(shared.decode, shared.limits).with_damaged(shared.damaged)
 }
 
 /// Who finishes this item. JPEGs that go as they are are spread evenly among the others.

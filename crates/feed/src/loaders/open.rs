@@ -215,12 +215,16 @@ impl Open {
         }
         let start = self.items.first().map_or(self.table.end(), |item| item.piece.start());
         let end = self.items.last().map_or(start, |item| item.piece.start() + item.form.bytes);
+        let mut damaged: Vec<u64> =
+            self.items.iter().filter(|item| item.form.damaged).map(|item| item.number).collect();
+        damaged.sort_unstable();
         let filled = Filled {
             slot: self.table.slot(),
             packed: is_packed(&self.items),
             items: self.items.into_iter().map(|item| (item.number, item.name)).collect(),
             data: start..end,
             failed: Vec::new(),
+            damaged,
         };
         (filled, self.table)
     }

@@ -30,6 +30,14 @@ pub struct Rates {
     pub waiting_for_items: f64,
 }
 
+impl Rates {
+    /// The share of the items in slots that went as encoded JPEGs, from 0 to 1.
+    #[allow(clippy::cast_precision_loss)] // a share
+    pub fn share_on_device(&self) -> f64 {
+        if self.items == 0 { 0.0 } else { self.on_device as f64 / self.items as f64 }
+    }
+}
+
 /// The counters behind [`Rates`].
 #[derive(Debug, Default)]
 pub(super) struct Counting {

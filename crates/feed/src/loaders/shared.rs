@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use gpulane_decode::Limits;
 use gpulane_items::Item;
-use gpulane_model::Decode;
+use gpulane_model::{DamagePolicy, Decode};
 
 use super::heavy::Heavy;
 use super::open::Open;
@@ -31,6 +31,8 @@ pub(super) struct Shared {
     pub(super) decode: Decode,
     /// What one may cost.
     pub(super) limits: Limits,
+    /// What becomes of damaged pictures.
+    pub(super) damaged: DamagePolicy,
     /// Tar files by number.
     pub(super) archives: Vec<PathBuf>,
     /// Compressed ones among them.
@@ -139,6 +141,7 @@ impl Shared {
             ring: setup.ring,
             decode: setup.decode,
             limits: setup.limits,
+            damaged: setup.damaged,
             streams: Streams::new(&setup.archives),
             archives: setup.archives,
             tables: Tables::new(setup.tables, setup.base, setup.limits.max_memory),

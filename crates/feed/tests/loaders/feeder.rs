@@ -12,7 +12,7 @@ use gpulane_decode::Limits;
 use gpulane_feed::loaders::{Filled, InHand, Loaders, Outside, Setup, Source, Told};
 use gpulane_feed::ring::{Counters, Geometry, Ring};
 use gpulane_items::{Item, Place, Table};
-use gpulane_model::Decode;
+use gpulane_model::{DamagePolicy, Decode};
 
 #[allow(dead_code)] // each test takes what it needs
 pub(crate) struct Feeder {
@@ -25,6 +25,9 @@ pub(crate) struct Feeder {
     tables: Vec<Table>,
     load: Option<Arc<dyn Outside>>,
     limits: Limits,
+    damaged: DamagePolicy,
+    /// A worker that finishes planes, and decodes all JPEGs it can.
+    device: bool,
 }
 
 /// An item as a worker sees it.
@@ -64,6 +67,8 @@ impl Feeder {
             tables: Vec::new(),
             load: None,
             limits: Limits::default(),
+            damaged: DamagePolicy::Fail,
+            device: false,
         }
     }
 
@@ -91,18 +96,27 @@ impl Feeder {
         Self { limits, ..self }
     }
 
+    pub(crate) fn damaged(self, damaged: DamagePolicy) -> Self {
+        Self { damaged, ..self }
+    }
+
+    pub(crate) fn device(self) -> Self {
+        Self { device: true, ..self }
+    }
+
     pub(crate) fn start(&self, source: Box<dyn Source>) -> (Loaders, Receiver<Told>) {
         let hands = InHand::create(&self.hands.path().join("in-hand"), self.threads).expect("a file");
         let setup = Setup {
             ring: Arc::clone(&self.ring),
             decode: self.decode,
             limits: self.limits,
+            damaged: self.damaged,
             threads: self.threads,
             archives: self.archives.clone(),
             tables: self.tables.clone(),
             base: PathBuf::new(),
-            pixels_here: true,
-            device_decodes: false,
+            pixels_here: !self.device,
+            device_decodes: self.device,
             load: self.load.clone(),
             in_hand: Arc::new(hands),
             batch: u32::MAX,

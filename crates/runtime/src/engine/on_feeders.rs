@@ -104,12 +104,12 @@ impl Reactor<'_> {
                     self.record(Event::ItemFailed { stage, item, reason });
                 }
             }
-            FeederWord::Committed { commit, part, rows, failed } => {
-                self.record(Event::BatchCommitted { stage, commit, part, rows, failed });
+            FeederWord::Committed { commit, part, rows, failed, damaged } => {
+                self.record(Event::BatchCommitted { stage, commit, part, rows, failed, damaged });
             }
-            FeederWord::Finished { rows, failed, summary, told } => {
+            FeederWord::Finished { rows, failed, damaged, summary, told } => {
                 self.maps.items_failed |= failed > 0;
-                self.record(Event::MapFinished { stage, rows, failed, summary });
+                self.record(Event::MapFinished { stage, rows, failed, damaged, summary });
                 self.let_leave(at);
                 self.feed(Input::MapEnded { stage: at, result: Ok(()) });
                 self.dismiss_workers(at, &told);

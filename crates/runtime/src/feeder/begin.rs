@@ -185,6 +185,7 @@ fn tell_missed(dir: &Path, announced: u64, telling: &Telling) -> Result<(), Stri
             part: commit.part,
             rows: commit.rows,
             failed: commit.failed,
+            damaged: commit.damaged,
         });
     }
     Ok(())

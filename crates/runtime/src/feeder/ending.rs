@@ -122,6 +122,7 @@ impl Hub {
                 self.telling.say(&FeederWord::Finished {
                     rows: self.tally.rows_before + self.writing.written.rows.load(Ordering::Relaxed),
                     failed: self.tally.failed_before + self.writing.written.failed.load(Ordering::Relaxed),
+                    damaged: self.damaged(),
                     summary: whole,
                     told: self.present(),
                 });

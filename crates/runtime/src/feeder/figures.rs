@@ -6,6 +6,7 @@ use std::time::{Instant, SystemTime, UNIX_EPOCH};
 use gpulane_core::batches::Work;
 use gpulane_model::{Bytes, MapLive};
 
+use super::flow::Flow;
 use super::hub::Hub;
 use super::live::Figures;
 
@@ -38,6 +39,11 @@ impl Hub {
         Figures { items, work }
     }
 
+    /// Items with a result whose picture is damaged.
+    pub(super) fn damaged(&self) -> u64 {
+        self.tally.damaged_before + self.writing.written.damaged.load(Ordering::Relaxed)
+    }
+
     /// Loading begins now.
     pub(super) fn begin_figures(&mut self) {
         let figures = self.figures();
@@ -58,6 +64,7 @@ impl Hub {
             items: self.task.list.len(),
             done: self.tally.rows_before + written.rows.load(Ordering::Relaxed),
             failed: self.tally.failed_before + written.failed.load(Ordering::Relaxed),
+            damaged: self.damaged(),
             committed: self.tally.rows_before
                 + self.tally.failed_before
                 + written.durable.load(Ordering::Relaxed),
@@ -66,7 +73,7 @@ impl Hub {
             batch: flow.map_or(0, |flow| flow.size.now()),
             threads: flow.map_or(0, |flow| flow.threads),
             workers: self.working(),
-            on_gpu: flow.and_then(|flow| flow.share.as_ref()).map(|share| f64::from(share.now())),
+            on_gpu: flow.and_then(Flow::on_device),
             ring: flow.map_or(0, |flow| flow.ring.geometry().bytes()),
             to_device: self.tally.to_device,
             on_host: self.tally.on_host,
@@ -81,9 +88,8 @@ impl Hub {
         let Some((work, limit)) = self.live.whole(now, self.figures()) else {
             return "nothing was left to do".to_owned();
         };
-        let share = self.flow.as_ref().and_then(|flow| flow.share.as_ref());
-        let on_gpu = share.map_or_else(String::new, |share| {
-            format!(", {:.0}% of the images decoded on the GPU at the end", share.now() * 100.0)
+        let on_gpu = self.flow.as_ref().and_then(Flow::on_device).map_or_else(String::new, |share| {
+            format!(", {:.0}% of the images decoded on the GPU", share * 100.0)
         });
         let moved = match (self.tally.to_device, self.tally.on_host) {
             (0, 0) => String::new(),

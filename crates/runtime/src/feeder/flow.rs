@@ -92,6 +92,12 @@ pub(super) struct Flow {
 }
 
 impl Flow {
+    /// The share of what was loaded so far that went to the device as it is, to be decoded there; `None` where none can. What is no JPEG, or none that
+    /// every decoder knows, counts as loaded and never goes.
+    pub(super) fn on_device(&self) -> Option<f64> {
+        self.share.as_ref().map(|_| self.loaders.rates().share_on_device())
+    }
+
     /// Sets the share anew from who waited for whom since the last look.
     pub(super) fn tune(&mut self, now: Instant, workers_waited: f64, workers: u32) {
         let Some(share) = &mut self.share else { return };
@@ -147,6 +153,7 @@ impl Hub {
             ring: Arc::clone(&ring_made),
             decode,
             limits: Limits { max_memory: decoding_budget(geometry.bytes()), ..Limits::default() },
+            damaged: map.damaged,
             threads,
             archives: self.task.list.archives().to_vec(),
             tables: self.task.list.tables().to_vec(),

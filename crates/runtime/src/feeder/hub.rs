@@ -50,6 +50,8 @@ pub(super) struct Tally {
     pub(super) rows_before: u64,
     /// Items that had failed before.
     pub(super) failed_before: u64,
+    /// Items that had results before, of damaged pictures.
+    pub(super) damaged_before: u64,
     /// Seconds workers that are gone had worked, copied and waited.
     pub(super) model: f64,
     pub(super) copying: f64,
@@ -150,7 +152,12 @@ impl Hub {
             slots: HashMap::new(),
             flow: None,
             live,
-            tally: Tally { rows_before: before.rows, failed_before: before.failures, ..Tally::default() },
+            tally: Tally {
+                rows_before: before.rows,
+                failed_before: before.failures,
+                damaged_before: before.damaged,
+                ..Tally::default()
+            },
             drained: false,
             setup_failures: Vec::new(),
             waved: Instant::now(),

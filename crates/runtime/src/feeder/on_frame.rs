@@ -152,11 +152,9 @@ impl Hub {
             }
         }
         if !rows.is_empty() {
-            self.writing.put(Write::Rows(
-                rows,
-                json!({ "count": head.count, "columns": head.columns }),
-                body,
-            ));
+            let head = json!({ "count": head.count, "columns": head.columns });
+            let damaged = filled.damaged.clone();
+            self.writing.put(Write::Rows { items: rows, damaged, head, body });
         }
     }
 

@@ -30,8 +30,17 @@ pub(crate) type Named = (u64, String);
 
 /// What is to be written.
 pub(crate) enum Write {
-    /// A worker's results: its head and body, and the items its rows belong to.
-    Rows(Vec<Named>, Value, Vec<u8>),
+    /// A worker's results.
+    Rows {
+        /// The items that rows belong to.
+        items: Vec<Named>,
+        /// Items of the same slot whose picture is damaged, in their order.
+        damaged: Vec<u64>,
+        /// What the results are.
+        head: Value,
+        /// The results.
+        body: Vec<u8>,
+    },
     /// An item that failed, why, and over what.
     Failed(Named, String, Blame),
     /// Make everything durable now, then answer.
@@ -56,7 +65,7 @@ impl Write {
     /// What it holds of results.
     fn bytes(&self) -> u64 {
         match self {
-            Self::Rows(_, _, body) => body.len() as u64,
+            Self::Rows { body, .. } => body.len() as u64,
             Self::Failed(..) | Self::Finish { .. } => 0,
         }
     }
@@ -69,6 +78,8 @@ pub(crate) struct Written {
     pub(crate) rows: AtomicU64,
     /// Failures taken, refused rows among them.
     pub(crate) failed: AtomicU64,
+    /// Rows among them of pictures that are damaged.
+    pub(crate) damaged: AtomicU64,
     /// Items that are settled durably, by this process.
     pub(crate) durable: AtomicU64,
     /// Nanoseconds spent writing.
@@ -212,7 +223,7 @@ impl Desk {
     fn take(&mut self, write: Write) {
         let began = Instant::now();
         match write {
-            Write::Rows(items, head, body) => self.rows(&items, &head, body),
+            Write::Rows { items, damaged, head, body } => self.rows(&items, &damaged, &head, body),
             Write::Failed((number, name), reason, blame) => self.failed(number, &name, &reason, blame),
             Write::Finish { answer, last } => {
                 let done = self.commit();
@@ -227,7 +238,7 @@ impl Desk {
     }
 
     /// Reading the body is done here and not by the hub, which must stay quick.
-    fn rows(&mut self, items: &[Named], head: &Value, body: Vec<u8>) {
+    fn rows(&mut self, items: &[Named], damaged: &[u64], head: &Value, body: Vec<u8>) {
         let named: Vec<(u64, &str)> = items.iter().map(|(number, name)| (*number, name.as_str())).collect();
         let added = Block::parse(head, body).and_then(|block| {
             if block.rows != items.len() {
@@ -244,6 +255,11 @@ impl Desk {
         });
         let taken = (items.len() - refused.len()) as u64;
         self.written.rows.fetch_add(taken, Ordering::Relaxed);
+        let is_damaged = |row: &usize| damaged.binary_search(&items[*row].0).is_ok();
+        let lost = refused.iter().filter(|(row, _)| is_damaged(row)).count();
+        let kept = ((0..items.len()).filter(is_damaged).count() - lost) as u64;
+        self.written.damaged.fetch_add(kept, Ordering::Relaxed);
+        self.writer.note_damaged(kept);
         if taken > 0 {
             self.prospects().on_success();
         }
@@ -323,8 +339,8 @@ impl Desk {
         for (item, reason) in self.names.drain(..failed) {
             self.telling.say(&FeederWord::ItemFailed { item, reason });
         }
-        let Commit { commit, part, rows, failed } = commit;
-        self.telling.say(&FeederWord::Committed { commit, part, rows, failed });
+        let Commit { commit, part, rows, failed, damaged } = commit;
+        self.telling.say(&FeederWord::Committed { commit, part, rows, failed, damaged });
     }
 
     fn complain(&mut self, error: &PartsError) -> String {
