@@ -88,6 +88,7 @@ struct Watch {
     fatal: c_int,
 }
 
+// SAFETY: as `watch.c` beside this defines them, which is built with this crate.
 unsafe extern "C" {
     fn gpulane_watch_begin(handle: *mut c_void, watch: *mut Watch, data: *const u8, size: usize) -> c_int;
     fn gpulane_watch_again(watch: *mut Watch);
