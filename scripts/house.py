@@ -47,6 +47,7 @@ UNSAFE_ROOMS = (
     "crates/decode/src/jpeg/libjpeg/",
     "crates/decode/src/planes/",
     "crates/decode/src/webp/library.rs",
+    "crates/decode/src/bmp/swap.rs",
     "crates/feed/src/ring/",
     "crates/runtime/src/process/",
     "crates/runtime/src/process.rs",

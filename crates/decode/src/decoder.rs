@@ -14,7 +14,7 @@ use crate::shape::{Picture, Pixels, Shaper};
 use crate::sniff::Format;
 use crate::still::{self, Still};
 use crate::{
-    Element, Finish, Form, Limits, Place, Rejection, Spent, gif, npy, plain, png, sniff, tiff, webp,
+    Element, Finish, Form, Limits, Place, Rejection, Spent, bmp, gif, npy, plain, png, sniff, tiff, webp,
 };
 
 /// Decodes items one after the other; each thread has its own. Buffers are reused, and given back after a giant.
@@ -117,7 +117,7 @@ impl Decoder {
             Format::Tiff => guarded(|| tiff::first_page(encoded, false, &limits))?,
             Format::Png => guarded(|| png::open(encoded, &limits))?,
             Format::WebP => guarded(|| webp::open(encoded, false, &limits))?,
-            Format::Bmp => guarded(|| still::bmp(encoded, &limits))?,
+            Format::Bmp => guarded(|| bmp::open(encoded, false, &limits))?,
             Format::Gif => guarded(|| gif::first_frame(encoded, &limits))?,
         };
         self.limits.check_pixels(still.sides.0, still.sides.1)?;

@@ -22,6 +22,7 @@
 //! - Orientation is looked for where Pillow looks: EXIF (also behind a PNG's pixels, or in `ImageMagick`'s text), the TIFF tag, and XMP
 //!   where these have no such tag.
 
+mod bmp;
 mod colour;
 mod damage;
 mod decoder;

@@ -1,8 +1,5 @@
 //! BMP by the `image` crate: what is known before the pixels are read, and how to read them.
 
-use std::io::Cursor;
-
-use image::codecs::bmp::BmpDecoder;
 use image::{ColorType, ImageDecoder, ImageError};
 
 use crate::colour::{Colour, Layout};
@@ -24,12 +21,6 @@ pub(crate) struct Still<'a> {
     pub(crate) memory: u64,
     /// How to get them.
     pub(crate) read: ReadPixels<'a>,
-}
-
-pub(crate) fn bmp<'a>(encoded: &'a [u8], limits: &Limits) -> Result<Still<'a>, Rejection> {
-    let decoder = BmpDecoder::new(Cursor::new(encoded)).map_err(|error| broken("BMP", &error))?;
-    let row = 4 * u64::from(decoder.dimensions().0);
-    still(decoder, "BMP", limits, (2 * row, 1))
 }
 
 /// What a decoder that knows its sides will give. `memory` is what it takes for that, beside the pixels.

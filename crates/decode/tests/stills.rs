@@ -62,3 +62,8 @@ fn a_picture_is_turned_as_its_notes_say_wherever_they_stand() {
 fn a_webp_has_the_pixels_of_libwebp_or_is_refused() {
     assert_right("webp ", 45);
 }
+
+#[test]
+fn a_bmp_of_any_header_depth_and_packing_is_as_pillow_has_it() {
+    assert_right("bmp ", 80);
+}
