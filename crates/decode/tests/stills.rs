@@ -67,3 +67,8 @@ fn a_webp_has_the_pixels_of_libwebp_or_is_refused() {
 fn a_bmp_of_any_header_depth_and_packing_is_as_pillow_has_it() {
     assert_right("bmp ", 80);
 }
+
+#[test]
+fn a_png_of_any_kind_is_as_pillow_has_it_also_where_something_beside_its_pixels_is_wrong() {
+    assert_right("png ", 120);
+}

@@ -16,6 +16,8 @@ pub(super) struct Chunk<'a> {
     pub(super) name: [u8; 4],
     /// What stands in it.
     pub(super) body: &'a [u8],
+    /// The checksum of both, as the file has it; nothing where the file ends before it.
+    sum: Option<u32>,
 }
 
 /// Chunks one after the other, until the file or one of them ends too early.
@@ -36,17 +38,30 @@ impl<'a> Iterator for Chunks<'a> {
         let (length, rest) = self.rest.split_first_chunk::<4>()?;
         let (name, rest) = rest.split_first_chunk::<4>()?;
         let (body, rest) = rest.split_at_checked(u32::from_be_bytes(*length) as usize)?;
-        // A checksum follows.
+        let sum = rest.first_chunk().copied().map(u32::from_be_bytes);
         self.rest = rest.get(4..).unwrap_or_default();
-        Some(Chunk { name: *name, body })
+        Some(Chunk { name: *name, body, sum })
     }
+}
+
+/// Whether header and palette are as they were written. Of other chunks this is not asked: notes are not worth it, and the data has a sum of
+/// its own.
+pub(super) fn header_is_whole(encoded: &[u8]) -> bool {
+    let right = |chunk: &Chunk<'_>| {
+        let mut sum = crc32fast::Hasher::new();
+        sum.update(&chunk.name);
+        sum.update(chunk.body);
+        chunk.sum == Some(sum.finalize())
+    };
+    let before = Chunks::of(encoded).take_while(|chunk| &chunk.name != b"IDAT");
+    before.filter(|chunk| matches!(&chunk.name, b"IHDR" | b"PLTE")).all(|chunk| right(&chunk))
 }
 
 /// The notes of a PNG: its own chunk for EXIF, or what `ImageMagick` puts into a text; and XMP. Of several the last one counts. What
 /// stands behind the next frame of an animation does not.
 pub(super) fn notes(encoded: &[u8]) -> Notes<'_> {
     let (mut found, mut profile, mut seen_data, mut moving) = (Notes::default(), None, false, false);
-    for Chunk { name, body } in Chunks::of(encoded) {
+    for Chunk { name, body, .. } in Chunks::of(encoded) {
         match &name {
             b"eXIf" => found.exif = Some(Cow::Borrowed(body)),
             b"tEXt" | b"zTXt" | b"iTXt" => match text(name, body) {

@@ -341,11 +341,129 @@ def runs_of_bmps(cases: Cases, palette: list[tuple[int, int, int]]) -> None:
     cases.refuse("bmp runs of 4 bits, cut", bmp((8, 5), four[:11], 4, packed=2, palette=palette[:16]), "truncated")
 
 
+# PNG -----------------------------------------------------------------------------------------------------------
+
+SAMPLES = {0: 1, 2: 3, 3: 1, 4: 2, 6: 4}
+PASSES = ((0, 8, 0, 8), (4, 8, 0, 8), (0, 4, 4, 8), (2, 4, 0, 4), (0, 2, 2, 4), (1, 2, 0, 2), (0, 1, 1, 2))
+
+
+def filtered(samples: np.ndarray, depth: int, which: int | None, random: np.random.Generator) -> bytes:
+    """Rows of samples, each behind the number of its filter: the one given, or any."""
+    height, width, channels = samples.shape
+    pixel, above, rows = max(1, channels * depth // 8), b"", []
+    for row in samples.reshape(height, width * channels):
+        if depth == 16:
+            raw = row.astype(">u2").tobytes()
+        else:
+            text = "".join(f"{int(value):0{depth}b}" for value in row)
+            raw = int(text.ljust(-(-len(text) // 8) * 8, "0"), 2).to_bytes(-(-len(text) // 8), "big")
+        above = above or bytes(len(raw))
+        kind = int(random.integers(0, 5)) if which is None else which
+        made = bytearray([kind])
+        for at, value in enumerate(raw):
+            left = raw[at - pixel] if at >= pixel else 0
+            corner = above[at - pixel] if at >= pixel else 0
+            guess = left + above[at] - corner
+            near = min((left, above[at], corner), key=lambda one: abs(guess - one))
+            made.append((value - (0, left, above[at], (left + above[at]) // 2, near)[kind]) % 256)
+        above = raw
+        rows.append(bytes(made))
+    return b"".join(rows)
+
+
+def png(samples: np.ndarray, kind: int, depth: int, *, notes: bytes = b"", interlaced: bool = False, which: int | None = None, split: int = 1 << 20) -> bytes:
+    height, width, _ = samples.shape
+    random = np.random.default_rng(8)
+    if interlaced:
+        parts = [samples[y::down, x::across] for x, across, y, down in PASSES]
+        raw = b"".join(filtered(part, depth, which, random) for part in parts if part.size)
+    else:
+        raw = filtered(samples, depth, which, random)
+    head = chunk(b"IHDR", struct.pack(">IIBBBBB", width, height, depth, kind, 0, 0, interlaced))
+    data = zlib.compress(raw, 9)
+    body = b"".join(chunk(b"IDAT", data[at : at + split]) for at in range(0, len(data), split))
+    return b"\x89PNG\r\n\x1a\n" + head + notes + body + chunk(b"IEND", b"")
+
+
+def pngs(cases: Cases) -> None:
+    random = np.random.default_rng(6)
+    kinds = [(kind, depth) for kind, depths in {0: (1, 2, 4, 8, 16), 2: (8, 16), 3: (1, 2, 4, 8), 4: (8, 16), 6: (8, 16)}.items() for depth in depths]
+    for kind, depth in kinds:
+        colours = random.integers(0, 256, 3 << depth if kind == 3 else 3).astype(np.uint8).tobytes()
+        table = chunk(b"PLTE", colours) if kind == 3 else b""
+        clear = {0: b"\0\1", 2: b"\0\1\0\2\0\3", 3: b"\0\x80"}.get(kind)
+        for width, height in ((13, 9), (1, 1), (3, 10)):
+            samples = random.integers(0, 1 << depth, (height, width, SAMPLES[kind]))
+            name = f"png kind {kind} of {depth} bits {width}x{height}"
+            for interlaced in (False, True):
+                turned = " interlaced" if interlaced else ""
+                cases.add(name + turned, png(samples, kind, depth, notes=table, interlaced=interlaced))
+            if clear:
+                cases.add(f"{name} tRNS", png(samples, kind, depth, notes=table + chunk(b"tRNS", clear)))
+            if depth < 16:
+                cases.add(f"{name} gray", png(samples, kind, depth, notes=table), "gray")
+    rgb = random.integers(0, 256, (9, 13, 3))
+    for which in range(5):
+        cases.add(f"png filter {which}", png(rgb, 2, 8, which=which))
+    cases.add("png in many pieces", png(rgb, 2, 8, split=7))
+    few = random.integers(0, 8, (9, 13, 1))
+    cases.add("png palette shorter than its indices", png(few, 3, 4, notes=chunk(b"PLTE", bytes(range(9, 24)))))
+    cases.add("png tRNS longer than its palette", png(few % 4, 3, 8, notes=chunk(b"PLTE", bytes(range(12))) + chunk(b"tRNS", bytes(range(9)))))
+    cases.add("png palette for colours", png(rgb, 2, 8, notes=chunk(b"PLTE", bytes(range(12)))))
+    cases.add("png gamma and profile", png(rgb, 2, 8, notes=chunk(b"gAMA", struct.pack(">I", 100000)) + chunk(b"iCCP", b"x\0\0" + zlib.compress(b"nonsense"))))
+    damaged_pngs(cases, rgb)
+    moving_pngs(cases)
+
+
+def damaged_pngs(cases: Cases, rgb: np.ndarray) -> None:
+    whole = png(rgb, 2, 8)
+    before, data, end = pieces(whole)
+    deflated = data[8:-4]
+    sum_off = lambda body: body[:-4] + bytes(byte ^ 255 for byte in body[-4:])
+    cases.add("png without its end", before + data)
+    cases.add("png without the sum of its data", before + data[:-4])
+    cases.add("png cut in its end", whole[:-6])
+    cases.add("png bytes behind", whole + b"more of it")
+    cases.add("png nonsense instead of the end", before + data + b"\0\0\0\4nonsense")
+    cases.add("png sum of the data wrong", before + sum_off(data) + end)
+    cases.add("png sum of a note behind wrong", before + data + sum_off(chunk(b"tEXt", b"Comment\0text")) + end)
+    cases.add("png sum of the end wrong", before + data + sum_off(end))
+    cases.add("png more data than rows", before + chunk(b"IDAT", zlib.compress(zlib.decompress(deflated) + bytes(100))) + end)
+    cases.add("png empty pieces of data", before + chunk(b"IDAT", b"") + data + chunk(b"IDAT", b"") + end)
+    cases.add("png more data behind", before + data + chunk(b"IDAT", b"more") + end)
+    for name, cut in (("the sum of its rows", deflated[:-4]), ("half the sum of its rows", deflated[:-2])):
+        try:
+            cases.add(f"png without {name}", before + chunk(b"IDAT", cut) + end)
+        except OSError:
+            cases.refuse(f"png without {name}", before + chunk(b"IDAT", cut) + end, "truncated")
+    wrong = deflated[:-4] + bytes(byte ^ 255 for byte in deflated[-4:])
+    try:
+        cases.add("png sum of the rows wrong", before + chunk(b"IDAT", wrong) + end)
+    except OSError:
+        cases.refuse("png sum of the rows wrong", before + chunk(b"IDAT", wrong) + end, "broken PNG")
+    cases.refuse("png cut in its data", whole[: len(before) + len(data) // 2], "truncated")
+    cases.refuse("png with half its data", before + chunk(b"IDAT", deflated[: len(deflated) // 2]) + end, "truncated")
+    short = zlib.compress(zlib.decompress(deflated)[:-50])
+    cases.refuse("png with fewer rows", before + chunk(b"IDAT", short) + end, "truncated")
+    cases.refuse("png sum of its header wrong", whole[:29] + b"\0\0\0\0" + whole[33:], "broken PNG")
+    cases.refuse("png without data", before + end, "")
+    cases.refuse("png header alone", before[:33], "truncated")
+    cases.refuse("png filter that does not exist", before + chunk(b"IDAT", zlib.compress(b"\x09" + zlib.decompress(deflated)[1:])) + end, "broken PNG")
+
+
+def moving_pngs(cases: Cases) -> None:
+    frames = [picture(13, 9, seed) for seed in (1, 2, 3)]
+    cases.add("png animated", saved(frames[0], "PNG", save_all=True, append_images=frames[1:]))
+    cases.add("png animated with another picture first", saved(frames[0], "PNG", save_all=True, append_images=frames[1:], default_image=True))
+    cases.add("png animated of one frame", saved(frames[0], "PNG", save_all=True))
+
+
 def main() -> None:
     cases = Cases()
     turned(cases)
     webps(cases)
     bmps(cases)
+    pngs(cases)
     with (HERE / "cases.jsonl").open("w", encoding="utf-8") as file:
         for line in cases.lines:
             file.write(json.dumps(line) + "\n")
