@@ -106,6 +106,7 @@ impl Decoder {
         place: &mut dyn Place,
     ) -> Result<Form, Rejection> {
         let limits = self.limits;
+        let alpha = task.wanted == Wanted::Rgba;
         let still = match sniff::format(encoded)? {
             Format::Jpeg => return self.jpeg(encoded, finish, task, place),
             Format::Tiff if task.wanted == Wanted::Gray && task.size.is_none() => {
@@ -116,9 +117,9 @@ impl Decoder {
             }
             Format::Tiff => guarded(|| tiff::first_page(encoded, false, &limits))?,
             Format::Png => guarded(|| png::open(encoded, &limits))?,
-            Format::WebP => guarded(|| webp::open(encoded, false, &limits))?,
-            Format::Bmp => guarded(|| bmp::open(encoded, false, &limits))?,
-            Format::Gif => guarded(|| gif::first_frame(encoded, &limits))?,
+            Format::WebP => guarded(|| webp::open(encoded, alpha, &limits))?,
+            Format::Bmp => guarded(|| bmp::open(encoded, alpha, &limits))?,
+            Format::Gif => guarded(|| gif::first_frame(encoded, alpha, &limits))?,
         };
         self.limits.check_pixels(still.sides.0, still.sides.1)?;
         self.still(still, task, place)

@@ -72,3 +72,8 @@ fn a_bmp_of_any_header_depth_and_packing_is_as_pillow_has_it() {
 fn a_png_of_any_kind_is_as_pillow_has_it_also_where_something_beside_its_pixels_is_wrong() {
     assert_right("png ", 120);
 }
+
+#[test]
+fn the_first_frame_of_a_gif_is_as_pillow_has_it() {
+    assert_right("gif ", 20);
+}

@@ -149,8 +149,9 @@ fn most_colours(said: u32, bits: u16) -> Result<usize, &'static str> {
 
 fn masks(masks: &[u32; 4], bits: u16) -> Result<Stored, &'static str> {
     match (bits, masks) {
-        // Nothing said: as without masks.
-        (32, [0, 0, 0, 0]) | (24, [0xff_0000, 0xff00, 0xff, _]) => Ok(Stored::Plain),
+        // Nothing said: the usual order, and alpha above it.
+        (32, [0, 0, 0, 0]) => Ok(Stored::Masks([16, 8, 0, 24].map(|shift| Some(Mask::byte(shift))))),
+        (24, [0xff_0000, 0xff00, 0xff, _]) => Ok(Stored::Plain),
         (24, _) => Err("a BMP with masks gpulane does not know; give the model its own load(path)"),
         _ => Ok(Stored::Masks([
             Mask::of(masks[0])?,

@@ -139,7 +139,9 @@ fn rows_of_passes(width: u32, height: u32) -> u64 {
 fn reason(error: &DecodingError) -> String {
     let said = error.to_string();
     let cut = matches!(error, DecodingError::IoError(error) if error.kind() == ErrorKind::UnexpectedEof);
-    if cut || said.contains("unexpected end of file") || said.contains("UnexpectedEof") {
+    // The crate has no kinds for these.
+    let short = ["unexpected end of file", "UnexpectedEof", "InsufficientInput", "not have enough data"];
+    if cut || short.iter().any(|words| said.contains(words)) {
         return CUT.to_owned();
     }
     format!("broken PNG: {said}")

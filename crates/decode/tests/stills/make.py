@@ -49,7 +49,7 @@ class Cases:
         if image.mode.startswith("I"):
             # 16 bits are shifted, where Pillow would clip.
             image = Image.fromarray((np.asarray(image).astype(np.uint32) >> 8).astype(np.uint8), "L")
-        pixels = np.asarray(image.convert({"rgb": "RGB", "gray": "L"}[decode]))
+        pixels = np.asarray(image.convert({"rgb": "RGB", "rgba": "RGBA", "gray": "L"}[decode]))
         packed = zlib.compress(pixels.tobytes(), 9).hex()
         line = {"name": name, "decode": decode, "file": encoded.hex(), "pixels": packed, "shape": list(pixels.shape)}
         self.lines.append({**line, "mean": allowed[0], "max": allowed[1]})
@@ -199,6 +199,7 @@ def webps(cases: Cases) -> None:
             ("lossy with packed alpha", alpha, {"quality": 70, "alpha_quality": 40, "method": 6}),
         ):
             cases.add(f"webp {name} {width}x{height}", saved(kind, "WEBP", **options))
+            cases.add(f"webp {name} {width}x{height} rgba", saved(kind, "WEBP", **options), "rgba")
     image, frames = picture(23, 15), [picture(23, 15, seed) for seed in (2, 3)]
     for name, options in (("lossy", {"quality": 80}), ("lossless", {"lossless": True})):
         cases.add(f"webp animated {name}", saved(image, "WEBP", save_all=True, append_images=frames, **options))
@@ -324,7 +325,9 @@ def bmps(cases: Cases) -> None:
         (0xFF000000, 0xFF00, 0xFF, 0xFF0000),
         (0, 0, 0, 0),
     ):
-        cases.add(f"bmp 32 bits with alpha {masks[0]:x} {masks[3]:x}", bmp(sides, b"".join(words[32]), 32, header=108, packed=3, masks=masks))
+        whole = bmp(sides, b"".join(words[32]), 32, header=108, packed=3, masks=masks)
+        cases.add(f"bmp 32 bits with alpha {masks[0]:x} {masks[3]:x}", whole)
+        cases.add(f"bmp 32 bits with alpha {masks[0]:x} {masks[3]:x} rgba", whole, "rgba")
     runs_of_bmps(cases, colour(256))
     cases.refuse("bmp header of 41 bytes", bmp(sides, b"", 24, header=41), "header is of a kind")
     cases.refuse("bmp of 3 bits", bmp(sides, bytes(400), 3), "depth")
@@ -458,12 +461,90 @@ def moving_pngs(cases: Cases) -> None:
     cases.add("png animated of one frame", saved(frames[0], "PNG", save_all=True))
 
 
+# GIF -----------------------------------------------------------------------------------------------------------
+
+
+def lzw(indices: bytes, size: int) -> bytes:
+    """Codes that are never joined: a clear code before the table would grow."""
+    bits, codes = "", []
+    for at, index in enumerate(indices):
+        if at % ((1 << size) - 2) == 0:
+            codes.append(1 << size)
+        codes.append(index)
+    codes.append((1 << size) + 1)
+    for code in codes:
+        bits = f"{code:0{size + 1}b}" + bits
+    data = int(bits, 2).to_bytes(-(-len(bits) // 8), "little")
+    return bytes([size]) + b"".join(bytes([len(data[at : at + 255])]) + data[at : at + 255] for at in range(0, len(data), 255)) + b"\0"
+
+
+def gif(
+    screen: tuple[int, int],
+    sides: tuple[int, int],
+    indices: bytes,
+    *,
+    at: tuple[int, int] = (0, 0),
+    palette: bytes = b"",
+    local: bytes = b"",
+    before: bytes = b"",
+    flags: int = 0,
+    size: int = 3,
+    end: bytes = b";",
+) -> bytes:
+    bits = lambda table: 0x80 | (len(table) // 3 - 1).bit_length() - 1 if table else 0
+    head = b"GIF89a" + struct.pack("<HHBBB", *screen, bits(palette), 1, 0) + palette
+    frame = b"," + struct.pack("<HHHHB", *at, *sides, bits(local) | flags) + local
+    return head + before + frame + lzw(indices, size) + end
+
+
+def gifs(cases: Cases) -> None:
+    random = np.random.default_rng(12)
+    colours = lambda count: random.integers(0, 256, count * 3).astype(np.uint8).tobytes()
+    indices = random.integers(0, 8, 9 * 7).astype(np.uint8).tobytes()
+    own, other = colours(8), colours(8)
+    clear = lambda index: b"!\xf9\4\1\0\0" + bytes([index]) + b"\0"
+    same = {"screen": (9, 7), "sides": (9, 7), "indices": indices}
+    cases.add("gif", gif(**same, palette=own))
+    cases.add("gif gray", gif(**same, palette=own), "gray")
+    cases.add("gif local palette", gif(**same, palette=own, local=other))
+    cases.add("gif local palette alone", gif(**same, local=other))
+    cases.add("gif no palette", gif(**same))
+    cases.add("gif palette shorter than its indices", gif(**same, palette=own[:12]))
+    cases.add("gif transparent", gif(**same, palette=own, before=clear(2)))
+    cases.add("gif transparent rgba", gif(**same, palette=own, before=clear(2)), "rgba")
+    cases.add("gif interlaced", gif(**same, palette=own, flags=0x40))
+    cases.add("gif without its end", gif(**same, palette=own, end=b""))
+    cases.add("gif bytes behind", gif(**same, palette=own, end=b";and more"))
+    cases.add("gif bytes between blocks", gif(**same, palette=own, before=b"\0\0"))
+    cases.add("gif comment and application", gif(**same, palette=own, before=b"!\xfe\4text\0!\xff\x0bNETSCAPE2.0\3\1\0\0\0"))
+    for transparent in (b"", clear(3)):
+        name = ", transparent" if transparent else ""
+        within = {"sides": (9, 7), "indices": indices, "palette": own, "before": transparent}
+        cases.add(f"gif within its screen{name}", gif((15, 12), at=(4, 3), **within))
+        cases.add(f"gif beyond its screen{name}", gif((5, 5), at=(1, 2), **within))
+        cases.add(f"gif interlaced within its screen{name}", gif((15, 12), at=(4, 3), flags=0x40, **within))
+    for count in (2, 4, 16, 64, 256):
+        some = random.integers(0, count, 9 * 7).astype(np.uint8).tobytes()
+        cases.add(f"gif of {count} colours", gif((9, 7), (9, 7), some, palette=colours(count), size=max(2, (count - 1).bit_length())))
+    frames = [picture(13, 9, seed).quantize(16) for seed in (1, 2)]
+    cases.add("gif animated", saved(frames[0], "GIF", save_all=True, append_images=frames[1:]))
+    cases.add("gif animated, back to the background", saved(frames[0], "GIF", save_all=True, append_images=frames[1:], disposal=2))
+    whole = saved(picture(40, 30).quantize(64), "GIF")
+    cases.add("gif by Pillow", whole)
+    cases.refuse("gif cut", whole[: len(whole) // 2], "truncated")
+    cases.refuse("gif with fewer pixels", gif((9, 7), (9, 7), indices[:40], palette=own), "")
+    cases.refuse("gif of no frame", gif(**same, palette=own)[:37] + b";", "")
+    cases.add("gif with more pixels", gif((9, 7), (9, 7), indices + indices, palette=own))
+
+
 def main() -> None:
+    warnings.simplefilter("ignore")
     cases = Cases()
     turned(cases)
     webps(cases)
     bmps(cases)
     pngs(cases)
+    gifs(cases)
     with (HERE / "cases.jsonl").open("w", encoding="utf-8") as file:
         for line in cases.lines:
             file.write(json.dumps(line) + "\n")
