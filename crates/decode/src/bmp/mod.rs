@@ -46,12 +46,11 @@ fn read(encoded: &[u8], header: &Header, alpha: bool, target: &mut [u8]) -> Dama
     let used = (width * header.bits).div_ceil(8);
     let mut missing = false;
     for (index, row) in rows(target, header, if alpha { 4 } else { 3 }).enumerate() {
-        match data.get(index * stride..).and_then(|rest| rest.get(..used)) {
-            Some(stored) => one_row(row, stored, header, alpha),
-            None => {
-                missing = true;
-                row.fill(0);
-            }
+        if let Some(stored) = data.get(index * stride..).and_then(|rest| rest.get(..used)) {
+            one_row(row, stored, header, alpha);
+        } else {
+            missing = true;
+            row.fill(0);
         }
     }
     if missing { Damage::of(CUT) } else { Damage::NONE }

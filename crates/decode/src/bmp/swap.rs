@@ -19,7 +19,7 @@ pub(super) fn four(from: &[u8], to: &mut [u8]) {
     if std::arch::is_x86_feature_detected!("ssse3") {
         // SAFETY: the processor has what the function was compiled for; it takes slices.
         unsafe {
-            wide::shuffle::<16, 12>(from, to, &[2, 1, 0, 6, 5, 4, 10, 9, 8, 14, 13, 12, 15, 15, 15, 15])
+            wide::shuffle::<16, 12>(from, to, &[2, 1, 0, 6, 5, 4, 10, 9, 8, 14, 13, 12, 15, 15, 15, 15]);
         };
         return;
     }
