@@ -4,6 +4,8 @@
 //! Its first eight bytes stand in the entry, too: most strings are no longer, and reading them back from what was just
 //! written would wait for the store.
 
+#![allow(clippy::inline_always)] // a quarter slower where it is left to the compiler
+
 use crate::Rejection;
 
 use super::super::reasons::{broken, truncated};
@@ -24,12 +26,12 @@ struct Entry {
 }
 
 impl Entry {
-    #[inline]
+    #[inline(always)]
     const fn length(self) -> usize {
         (self.span >> 32) as usize
     }
 
-    #[inline]
+    #[inline(always)]
     const fn start(self) -> usize {
         (self.span & 0xffff_ffff) as usize
     }
@@ -53,7 +55,7 @@ struct Codes<'a, const LOWEST_FIRST: bool> {
 
 impl<const LOWEST_FIRST: bool> Codes<'_, LOWEST_FIRST> {
     /// The next code of `width` bits; none at the end of the data.
-    #[inline]
+    #[inline(always)]
     fn next(&mut self, width: u32) -> Option<usize> {
         if self.held < width {
             self.refill();
@@ -74,7 +76,7 @@ impl<const LOWEST_FIRST: bool> Codes<'_, LOWEST_FIRST> {
         }
     }
 
-    #[inline]
+    #[inline(always)]
     fn refill(&mut self) {
         if let Some(word) = self.data.first_chunk::<8>() {
             // Bits of a byte that is only partly taken are put in again by the next refill: the same ones, in the same place.
@@ -193,7 +195,7 @@ fn nothing() -> Rejection {
 }
 
 /// Writes a string at `at`, as far as there is room.
-#[inline]
+#[inline(always)]
 fn write(target: &mut [u8], at: usize, entry: Entry) {
     if let Some(room) = target.get_mut(at..at + 8)
         && entry.length() <= 8
