@@ -266,8 +266,9 @@ class Life:
         self._beside = []
 
     def expect_refusal(self) -> None:
-        """The journal is damaged: the next call must refuse it."""
+        """The journal is damaged: the next call must refuse it, and whoever looks at the run now may."""
         self.refusal = True
+        self.excused_beside.add(2)
 
     def after_cut(self) -> None:
         """The power was cut: the next call finds what the disk kept, after another boot."""
