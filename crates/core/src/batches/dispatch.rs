@@ -79,6 +79,9 @@ struct Given {
 #[derive(Debug, Default)]
 struct Worker {
     given: VecDeque<Given>,
+    /// It takes the place of one that was replaced and has had no result, or may be broken by what it has just failed over: it gets one
+    /// item at a time.
+    on_trial: bool,
 }
 
 impl Worker {
@@ -118,6 +121,18 @@ impl Dispatch {
     /// A worker can take batches.
     pub fn on_ready(&mut self, worker: WorkerId) {
         self.workers.entry(worker).or_default();
+    }
+
+    /// Whether a worker may be broken: until it has had a result, it gets one item at a time.
+    pub fn on_trial(&mut self, worker: WorkerId, on_trial: bool) {
+        if let Some(books) = self.workers.get_mut(&worker) {
+            books.on_trial = on_trial;
+        }
+    }
+
+    /// An item of a slot that is not settled is to be tried again, alone.
+    pub fn try_again(&mut self, slot: u32, entry: u32) {
+        self.suspects.push_back(Suspect { span: Span { slot, first: entry, count: 1 }, tries: 0 });
     }
 
     /// A worker has begun with a batch.
@@ -172,6 +187,22 @@ impl Dispatch {
         lost
     }
 
+    /// A worker is to be ended, because the batch it has begun first takes too long: that one is halved, and an item that is alone has
+    /// failed. What else it has is innocent.
+    pub fn on_overdue(&mut self, worker: WorkerId) -> Lost {
+        let Some(mut books) = self.workers.remove(&worker) else { return Lost::default() };
+        let mut lost = Lost::default();
+        while let Some(mut given) = books.given.pop_back() {
+            if books.given.is_empty() {
+                given.suspect = Some(TRIES_ALONE);
+                self.suspect(given, &mut lost);
+            } else {
+                self.put_back(given);
+            }
+        }
+        lost
+    }
+
     fn put_back(&mut self, given: Given) {
         match given.suspect {
             Some(tries) => self.suspects.push_front(Suspect { span: given.span, tries }),
@@ -207,8 +238,9 @@ impl Dispatch {
 
     fn next_suspect(&mut self) -> Option<Order> {
         let suspect = *self.suspects.front()?;
-        let idle = self.workers.iter().find(|(_, books)| books.given.is_empty());
-        let worker = *idle?.0;
+        // One on trial shows first whether it works at all, if there is an item that nobody has failed over.
+        let able = |books: &Worker| books.given.is_empty() && (!books.on_trial || self.fresh.is_empty());
+        let worker = *self.workers.iter().find(|(_, books)| able(books))?.0;
         self.suspects.pop_front();
         Some(self.give(worker, suspect.span, Some(suspect.tries)))
     }
@@ -219,13 +251,20 @@ impl Dispatch {
         let kept = if self.suspects.is_empty() || self.workers.values().any(Worker::is_at_a_suspect) {
             None
         } else {
-            self.workers.iter().min_by_key(|(_, books)| books.given.len()).map(|(worker, _)| *worker)
+            let proven = self.workers.iter().filter(|(_, books)| !books.on_trial);
+            proven.min_by_key(|(_, books)| books.given.len()).map(|(worker, _)| *worker)
         };
         let able = self.workers.iter().filter(|(worker, books)| {
-            Some(**worker) != kept && !books.is_at_a_suspect() && books.given.len() < DEPTH
+            let depth = if books.on_trial { 1 } else { DEPTH };
+            Some(**worker) != kept && !books.is_at_a_suspect() && books.given.len() < depth
         });
-        let worker = *able.min_by_key(|(_, books)| books.given.len())?.0;
+        let (worker, books) = able.min_by_key(|(_, books)| books.given.len())?;
+        let (worker, on_trial) = (*worker, books.on_trial);
         self.fresh.pop_front();
+        if on_trial && span.count > 1 {
+            self.fresh.push_front(Span { first: span.first + 1, count: span.count - 1, ..span });
+            return Some(self.give(worker, Span { count: 1, ..span }, None));
+        }
         Some(self.give(worker, span, None))
     }
 
@@ -245,6 +284,12 @@ impl Dispatch {
     /// Workers that have nothing to do.
     pub fn idle(&self) -> impl Iterator<Item = WorkerId> + '_ {
         self.workers.iter().filter(|(_, books)| books.given.is_empty()).map(|(worker, _)| *worker)
+    }
+
+    /// The batch a worker has begun first and not answered for.
+    pub fn under_work(&self, worker: WorkerId) -> Option<(BatchId, Span)> {
+        let given = self.workers.get(&worker)?.given.iter().find(|given| given.began)?;
+        Some((given.batch, given.span))
     }
 
     /// How many workers can take batches.

@@ -76,7 +76,7 @@ impl Prospects {
 }
 
 /// What reasons of one kind share: the exception's type, otherwise the words without their numbers.
-fn kind_of(reason: &str) -> String {
+pub(super) fn kind_of(reason: &str) -> String {
     let end = reason.find(|c: char| !c.is_alphanumeric() && c != '_' && c != '.').unwrap_or(reason.len());
     let (word, rest) = reason.split_at(end);
     if !word.is_empty() && (rest.is_empty() || rest.starts_with(": ") || rest.starts_with(" (")) {

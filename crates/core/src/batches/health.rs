@@ -1,0 +1,259 @@
+//! Whether a worker is broken. An item can spoil the process it is given to: its state, its memory, its device. Every item behind it
+//! fails then, through no fault of its own. So failures are held back while they could be the worker's: after [`IN_A_ROW`] of them
+//! without a result in between the worker is replaced, and they are tried again, one by one. What fails in a worker that has just
+//! had a result is the item's own failure.
+//!
+//! A replacement that has no result yet is on trial, and is not replaced: if it fails as well, failures are what they seem. One that
+//! helped no item at all doubles how many it takes to replace the next, so that a folder of bad items costs few replacements.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::WorkerId;
+use super::prospects::kind_of;
+
+/// So many different items must have failed in a row.
+pub const IN_A_ROW: usize = 8;
+/// However often it was doubled.
+const MOST_IN_A_ROW: usize = 1 << 16;
+
+/// An item that a worker failed over.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Failed {
+    /// Its slot.
+    pub slot: u32,
+    /// Its entry there.
+    pub entry: u32,
+    /// The same for items that are the same: a list may name one file many times.
+    pub identity: u64,
+    /// Why, for a person.
+    pub reason: String,
+}
+
+/// What became of one item of a batch.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub enum Outcome {
+    /// There is a result.
+    Done {
+        /// Its slot.
+        slot: u32,
+        /// Its entry there.
+        entry: u32,
+    },
+    /// There is none.
+    Failed(Failed),
+}
+
+/// What follows from the outcomes of a batch.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Judgement {
+    /// Failures that are certain now.
+    pub failed: Vec<Failed>,
+    /// To be tried again, one by one in this order, by a worker that works; and this one is to be replaced, if there are any.
+    pub again: Vec<Failed>,
+    /// It had a result in this batch, so it works.
+    pub works: bool,
+    /// It was on trial and failed over everything: its failures are certain from now on.
+    pub convicted: bool,
+    /// It failed over an item that is tried again: one that nobody has failed over tells whether it works.
+    pub doubtful: bool,
+}
+
+/// What is known of one worker.
+#[derive(Debug, Default)]
+struct Record {
+    job: String,
+    /// It has had a result.
+    proven: bool,
+    /// Different items it has failed over since its last result.
+    row: BTreeSet<u64>,
+    /// Those of them that are not certain.
+    held: Vec<Failed>,
+}
+
+/// Items that were given back by one worker, until each is certain.
+#[derive(Debug, Default)]
+struct Round {
+    left: usize,
+    helped: bool,
+}
+
+/// The health of all workers.
+#[derive(Debug)]
+pub struct Health {
+    workers: BTreeMap<WorkerId, Record>,
+    /// Jobs whose worker was replaced, and the fresh one has had no result.
+    on_trial: BTreeSet<String>,
+    /// How many it takes now.
+    limit: usize,
+    /// Items that are tried again, by slot and entry, with their round.
+    retried: BTreeMap<(u32, u32), u64>,
+    rounds: BTreeMap<u64, Round>,
+    next_round: u64,
+}
+
+impl Default for Health {
+    fn default() -> Self {
+        Self {
+            workers: BTreeMap::new(),
+            on_trial: BTreeSet::new(),
+            limit: IN_A_ROW,
+            retried: BTreeMap::new(),
+            rounds: BTreeMap::new(),
+            next_round: 0,
+        }
+    }
+}
+
+impl Health {
+    /// A worker can take batches. Whether it is on trial: it takes the place of one that was replaced.
+    pub fn on_ready(&mut self, worker: WorkerId, job: &str) -> bool {
+        self.workers.insert(worker, Record { job: job.to_owned(), ..Record::default() });
+        self.on_trial.contains(job)
+    }
+
+    /// A worker has answered for a batch: what became of its items, in their order.
+    pub fn on_batch(&mut self, worker: WorkerId, outcomes: Vec<Outcome>) -> Judgement {
+        let Some(mut record) = self.workers.remove(&worker) else {
+            let failed = outcomes.into_iter().filter_map(Outcome::into_failed);
+            return Judgement { failed: failed.collect(), ..Judgement::default() };
+        };
+        let mut judged = Judgement::default();
+        for outcome in outcomes {
+            match outcome {
+                Outcome::Done { slot, entry } => {
+                    self.on_done(&mut record, (slot, entry), &mut judged);
+                }
+                Outcome::Failed(failed) => self.on_failed(&mut record, failed, &mut judged),
+            }
+        }
+        judged.doubtful &= !record.row.is_empty() && record.row.len() < self.limit;
+        if record.row.len() >= self.limit && !record.held.is_empty() {
+            if self.is_on_trial(&record) {
+                judged.convicted = true;
+                self.make_certain(&mut record, &mut judged.failed);
+            } else {
+                self.on_trial.insert(record.job.clone());
+                judged.again = self.give_again(std::mem::take(&mut record.held));
+                return judged;
+            }
+        }
+        self.workers.insert(worker, record);
+        judged
+    }
+
+    fn on_done(&mut self, record: &mut Record, place: (u32, u32), judged: &mut Judgement) {
+        (record.proven, judged.works) = (true, true);
+        self.on_trial.remove(&record.job);
+        record.row.clear();
+        self.make_certain(record, &mut judged.failed);
+        if let Some(round) = self.retried.remove(&place) {
+            self.limit = IN_A_ROW;
+            self.leave_round(round, true);
+        }
+    }
+
+    fn on_failed(&mut self, record: &mut Record, failed: Failed, judged: &mut Judgement) {
+        let retried = self.retried.contains_key(&(failed.slot, failed.entry));
+        // Right after a result the worker was well.
+        let own = retried && record.proven && record.row.is_empty();
+        let convicted = self.is_on_trial(record) && record.row.len() >= self.limit;
+        judged.doubtful = retried;
+        record.row.insert(failed.identity);
+        record.held.push(failed);
+        if own || convicted {
+            self.make_certain(record, &mut judged.failed);
+        }
+    }
+
+    fn is_on_trial(&self, record: &Record) -> bool {
+        !record.proven && self.on_trial.contains(&record.job)
+    }
+
+    fn make_certain(&mut self, record: &mut Record, certain: &mut Vec<Failed>) {
+        for failed in record.held.drain(..) {
+            if let Some(round) = self.retried.remove(&(failed.slot, failed.entry)) {
+                self.leave_round(round, false);
+            }
+            certain.push(failed);
+        }
+    }
+
+    fn leave_round(&mut self, number: u64, helped: bool) {
+        let Some(round) = self.rounds.get_mut(&number) else { return };
+        round.left = round.left.saturating_sub(1);
+        round.helped |= helped;
+        if round.left == 0 {
+            let fruitless = !round.helped;
+            self.rounds.remove(&number);
+            if fruitless {
+                self.limit = (self.limit * 2).min(MOST_IN_A_ROW);
+            }
+        }
+    }
+
+    /// The items of a new round. Who broke the worker is most likely the first of them, or one that failed otherwise than most:
+    /// these come last, so that the others have their results before.
+    fn give_again(&mut self, mut items: Vec<Failed>) -> Vec<Failed> {
+        let number = self.next_round;
+        self.next_round += 1;
+        self.rounds.insert(number, Round { left: items.len(), helped: false });
+        for item in &items {
+            if let Some(before) = self.retried.insert((item.slot, item.entry), number) {
+                // Not certain yet, so that round has not failed by it.
+                self.leave_round(before, true);
+            }
+        }
+        let mut kinds: BTreeMap<String, usize> = BTreeMap::new();
+        for item in &items {
+            *kinds.entry(kind_of(&item.reason)).or_default() += 1;
+        }
+        let usual = kinds.into_iter().max_by_key(|(_, count)| *count).map(|(kind, _)| kind);
+        items.rotate_left(1);
+        items.sort_by_key(|item| Some(kind_of(&item.reason)) != usual);
+        items
+    }
+
+    /// A worker has had nothing to do for a while, or the ring has no room for more: nothing will tell whose fault its failures are.
+    #[must_use]
+    pub fn on_idle(&mut self, worker: WorkerId) -> Vec<Failed> {
+        let Some(mut record) = self.workers.remove(&worker) else { return Vec::new() };
+        let mut certain = Vec::new();
+        self.make_certain(&mut record, &mut certain);
+        self.workers.insert(worker, record);
+        certain
+    }
+
+    /// A worker is gone. What it failed over just before is tried again once.
+    pub fn on_gone(&mut self, worker: WorkerId) -> Judgement {
+        let Some(mut record) = self.workers.remove(&worker) else { return Judgement::default() };
+        let mut judged = Judgement::default();
+        let held = std::mem::take(&mut record.held);
+        let (before, fresh): (Vec<_>, Vec<_>) =
+            held.into_iter().partition(|failed| self.retried.contains_key(&(failed.slot, failed.entry)));
+        record.held = before;
+        self.make_certain(&mut record, &mut judged.failed);
+        if !fresh.is_empty() {
+            judged.again = self.give_again(fresh);
+        }
+        judged
+    }
+
+    /// Whether a worker's failures are held back.
+    pub fn holds(&self, worker: WorkerId) -> bool {
+        self.workers.get(&worker).is_some_and(|record| !record.held.is_empty())
+    }
+
+    /// How many failures in a row it takes now.
+    pub const fn limit(&self) -> usize {
+        self.limit
+    }
+}
+
+impl Outcome {
+    fn into_failed(self) -> Option<Failed> {
+        match self {
+            Self::Failed(failed) => Some(failed),
+            Self::Done { .. } => None,
+        }
+    }
+}
