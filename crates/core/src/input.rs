@@ -187,6 +187,18 @@ pub enum Input {
         /// The attempt that runs.
         attempt: Attempt,
     },
+    /// The feeder says that a worker is broken, or does not come back from what it was given: a fresh one is to take its place. That is no
+    /// failed try of the worker.
+    WorkerUnfit {
+        /// The worker.
+        job: JobId,
+        /// The attempt that runs.
+        attempt: Attempt,
+        /// Why, for a person.
+        because: String,
+        /// It does not come back: before it is killed, it is made to show where it is.
+        overdue: bool,
+    },
     /// Answer to [`Effect::Feed`](crate::Effect::Feed), sooner or later: the feeder is gone and is not started again by itself.
     FeederGone {
         /// The stage.

@@ -78,6 +78,8 @@ pub(crate) enum Ending {
     MadeRoom,
     /// Its GPU was lost, or a fault of another took it down: it is done again.
     Lost,
+    /// A worker of a map that is broken, or does not come back from an item: a fresh one takes its place.
+    Replaced,
 }
 
 impl Phase {

@@ -15,6 +15,8 @@ pub(crate) const STAYED: &str = "did not exit";
 pub(crate) struct Findings {
     /// What it was frozen in when that was found.
     pub(crate) frozen: Option<Stuck>,
+    /// Why a fresh worker takes its place.
+    pub(crate) unfit: Option<String>,
     /// How it is known that its work is done.
     pub(crate) done: Option<String>,
     /// What it does instead of exiting, where that is known.

@@ -38,7 +38,10 @@ impl Core {
         }
         let took = self.now.since(since.after(ago));
         self.note_fruit(job, fruitful);
-        let counts = !matches!(ending, Ending::Timeout | Ending::Hang | Ending::Cancelled | Ending::Stopped);
+        let counts = !matches!(
+            ending,
+            Ending::Timeout | Ending::Hang | Ending::Cancelled | Ending::Stopped | Ending::Replaced
+        );
         let begun = !matches!(trouble, Some(Trouble::NeverBegun(_)));
         if (exit.success() && counts && begun)
             || self.is_map_complete(job)
@@ -71,6 +74,9 @@ impl Core {
             // Its map has stopped, which was seen above.
             Ending::Stopped | Ending::Interrupted => {
                 self.do_again(job, attempt, Failure { reason: FailReason::Interrupted, ..failure });
+            }
+            Ending::Replaced => {
+                self.on_replaced(job, attempt, findings.unfit.unwrap_or_default(), failure);
             }
             Ending::MadeRoom => {
                 let why = "made room: others of its stage take more GPU memory than was guessed at its start";

@@ -48,6 +48,21 @@ impl Core {
         }
     }
 
+    pub(crate) fn on_worker_unfit(&mut self, job: JobId, attempt: Attempt, because: String, overdue: bool) {
+        if self.runs_freely(job, attempt) && self.map(self.stage_of(job)).is_some() {
+            self.findings.entry(job).or_default().unfit = Some(because);
+            self.end_as(job, Ending::Replaced, if overdue { Manner::Frozen } else { Manner::Gently });
+        }
+    }
+
+    /// A worker that was unfit has ended, however it did: its place is taken at once.
+    pub(crate) fn on_replaced(&mut self, job: JobId, attempt: Attempt, because: String, failure: Failure) {
+        let failure = Failure { reason: FailReason::Lost, message: Some(because.clone()), ..failure };
+        self.record(Event::JobFailed { job: self.plan.job_name(job), attempt, failure });
+        self.tell_restart(job, attempt.next(), because);
+        self.put_back(job);
+    }
+
     fn stop_worker(&mut self, job: JobId) {
         match self.phase(job) {
             Phase::Starting { lane, ending: Ending::No } => {

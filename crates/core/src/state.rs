@@ -148,6 +148,9 @@ impl Core {
             Input::TimerFired { timer: Timer::Feeder { stage } } => self.on_feeder_due(stage),
             Input::MapEnded { stage, result } => self.on_map_ended(stage, result),
             Input::WorkerUnneeded { job, attempt } => self.on_worker_unneeded(job, attempt),
+            Input::WorkerUnfit { job, attempt, because, overdue } => {
+                self.on_worker_unfit(job, attempt, because, overdue);
+            }
             Input::StandbysFailed { stage, why } => self.on_standbys_failed(stage, why),
             Input::FeederGone { stage } => self.on_feeder_gone(stage),
             Input::CancelRequested { jobs } => self.on_cancel_requested(&jobs),

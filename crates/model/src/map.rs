@@ -211,6 +211,17 @@ pub enum FeederWord {
         /// Before any item was given to a worker.
         refused: bool,
     },
+    /// A worker is broken, or does not come back from what it was given: a fresh one is to take its place.
+    Unfit {
+        /// `STAGE/worker-0`.
+        job: String,
+        /// Its attempt.
+        attempt: u32,
+        /// Why, for a person.
+        because: String,
+        /// It does not come back.
+        overdue: bool,
+    },
     /// Something holds the map, or does no longer: a person is told whatever else is shown.
     Trouble {
         /// For a person.

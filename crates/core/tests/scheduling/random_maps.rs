@@ -48,6 +48,8 @@ struct World {
     /// Failures in a row of each worker without its model loaded.
     fruitless: BTreeMap<JobId, u32>,
     running: BTreeSet<JobId>,
+    /// Workers that their feeder has called unfit: their end is no failed try.
+    unfit: BTreeSet<JobId>,
     interrupted: bool,
     outcome: Option<Outcome>,
     choices: std::vec::IntoIter<u8>,
@@ -71,6 +73,7 @@ impl World {
             maps,
             fruitless: BTreeMap::new(),
             running: BTreeSet::new(),
+            unfit: BTreeSet::new(),
             interrupted: false,
             outcome: None,
             choices: choices.into_iter(),
@@ -100,6 +103,7 @@ impl World {
                     let job = JobId(u32::from(self.next()) % u32::try_from(self.plan.jobs.len()).unwrap());
                     self.step(Input::CancelRequested { jobs: vec![job] });
                 }
+                190..=199 => self.call_unfit(),
                 200..=239 if !self.timers.is_empty() => self.fire(),
                 _ if !self.owed.is_empty() => self.answer(),
                 _ if !self.timers.is_empty() => self.fire(),
@@ -107,6 +111,24 @@ impl World {
             }
         }
         panic!("a run without end");
+    }
+
+    /// A feeder calls one of its workers unfit, if one runs.
+    fn call_unfit(&mut self) {
+        let running = self.owed.iter().filter_map(|owed| match owed {
+            Owed::Exit(job, attempt) if self.maps.contains_key(&self.plan.job(*job).stage) => {
+                Some((*job, *attempt))
+            }
+            _ => None,
+        });
+        let running: Vec<_> = running.collect();
+        if running.is_empty() {
+            return;
+        }
+        let (job, attempt) = running[usize::from(self.next()) % running.len()];
+        self.unfit.insert(job);
+        let overdue = self.next().is_multiple_of(2);
+        self.step(Input::WorkerUnfit { job, attempt, because: "8 items in a row failed".into(), overdue });
     }
 
     fn fire(&mut self) {
@@ -160,7 +182,11 @@ impl World {
             fruitful,
         };
         let failed = !exit.success();
-        if failed && fruitful {
+        if self.unfit.remove(&job) {
+            if fruitful {
+                self.fruitless.remove(&job);
+            }
+        } else if failed && fruitful {
             self.fruitless.insert(job, 1);
         } else if failed {
             *self.fruitless.entry(job).or_default() += 1;

@@ -158,7 +158,7 @@ impl Feeders {
                 FeederWord::Committed { .. } => (map.announced, map.crashes) = (map.announced + 1, 0),
                 FeederWord::ItemFailed { .. } => map.named += 1,
                 FeederWord::Finished { .. } | FeederWord::Stopped { .. } => live.over = true,
-                FeederWord::Trouble { .. } | FeederWord::Note { .. } => {}
+                FeederWord::Unfit { .. } | FeederWord::Trouble { .. } | FeederWord::Note { .. } => {}
             }
         }
         words

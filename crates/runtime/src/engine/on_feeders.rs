@@ -3,7 +3,7 @@
 use std::collections::HashSet;
 
 use gpulane_core::Input;
-use gpulane_model::{Event, FeederWord, StageId};
+use gpulane_model::{Attempt, Event, FeederWord, StageId};
 use rustix::process::Pid;
 
 use super::clock::Alarm;
@@ -120,6 +120,12 @@ impl Reactor<'_> {
                 }
                 self.let_leave(at);
                 self.feed(Input::MapEnded { stage: at, result: Err(because) });
+            }
+            FeederWord::Unfit { job, attempt, because, overdue } => {
+                let plan = std::sync::Arc::clone(&self.prepared.plan);
+                if let Some(job) = plan.stage(at).job_ids().find(|known| plan.job_name(*known) == job) {
+                    self.feed(Input::WorkerUnfit { job, attempt: Attempt(attempt), because, overdue });
+                }
             }
             FeederWord::Trouble { text } => self.prepared.link.trouble(&text),
             FeederWord::Note { text } => self.prepared.link.note(&text),
