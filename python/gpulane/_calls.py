@@ -12,7 +12,7 @@ from ._batches import Ready
 from ._results import ResultError, Table, rows_of
 from ._ring import Batch
 
-__all__ = ["Broken", "Caller", "Outcome"]
+__all__ = ["Around", "Broken", "Caller", "Outcome"]
 
 GOOD_CALLS = 20
 """After so many calls without running out of memory a little more is tried."""
@@ -72,13 +72,24 @@ class Outcome:
         self.ooms = 0
 
 
+class Around:
+    """Told of every call of the model: how many items of which batch it is given, and that it is over."""
+
+    def begin(self, batch: int, count: int) -> None:
+        """A call begins."""
+
+    def end(self) -> None:
+        """It is over, well or not."""
+
+
 class Caller:
     """Calls one model."""
 
-    def __init__(self, model: Any, backend: Any, nan_fails: bool) -> None:
+    def __init__(self, model: Any, backend: Any, nan_fails: bool, around: Optional[Around] = None) -> None:
         self._model = model
         self._backend = backend
         self._nan_fails = nan_fails
+        self._around = around
         self._limit = Limit()
         self._seen: Set[Tuple[str, str]] = set()
 
@@ -164,11 +175,15 @@ class Caller:
             self._model.items = batch.names(start, end)
         except AttributeError:
             pass  # A model with slots: it has no place for names.
+        if self._around is not None:
+            self._around.begin(batch.id, end - start)
         ready.begin()
         try:
             return self._model.predict_batch(ready.given)
         finally:
             ready.end()
+            if self._around is not None:
+                self._around.end()
 
     def _noted(self, error: Exception, count: int, outcome: Outcome) -> str:
         """Says what happened, and adjusts to it. The reason for `failed`."""

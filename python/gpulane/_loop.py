@@ -12,10 +12,11 @@ import traceback
 from typing import Any, Callable, Dict, NamedTuple, Optional, Union
 
 from ._batches import Ready
-from ._calls import Broken, Caller, Outcome
+from ._calls import Around, Broken, Caller, Outcome
 from ._device import choose, expect
 from ._leaving import TERMINATED, Terminated, begin_leaving, is_leaving
 from ._model import load_model
+from ._overdue import Watch, limit_of
 from ._ring import Batch, Ring
 from ._wire import Connection, Frame, WireError, connect
 
@@ -177,7 +178,9 @@ class _Session:
         self._ring = Ring(frame.fd, frame.head)
         backend = self._worker.backend
         backend.open(self._ring)
-        self._caller = Caller(self._worker.model, backend, self._ring.nan_fails)
+        limit = limit_of(frame.head)
+        around = None if limit is None else _Limited(self._connection, limit)
+        self._caller = Caller(self._worker.model, backend, self._ring.nan_fails, around)
         self._incoming = _Intake(self._connection, backend, self._ring)
         if backend.prefetches:
             # Threads that hand work to the GPU take turns for microseconds: none should wait long for its turn.
@@ -215,6 +218,24 @@ class _Session:
             self._worker.backend.close()
             self._ring.close()
         self._incoming = self._outgoing = self._ring = None
+
+
+class _Limited(Around):
+    """Tells the feeder of every call, whose time is limited, and where one is that does not come back."""
+
+    def __init__(self, connection: Connection, limit: float) -> None:
+        self._connection = connection
+        self._limit = limit
+        self._batch = 0
+        self._watch = Watch(lambda stack: connection.send("overdue", batch=self._batch, stack=stack))
+
+    def begin(self, batch: int, count: int) -> None:
+        self._batch = batch
+        self._connection.send("began", batch=batch, count=count)
+        self._watch.begin(self._limit * count)
+
+    def end(self) -> None:
+        self._watch.end()
 
 
 class _Done(NamedTuple):

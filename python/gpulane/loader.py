@@ -6,12 +6,13 @@ from __future__ import annotations
 import os
 import sys
 import traceback
-from typing import Any, Dict, List, NamedTuple, Tuple
+from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
 from ._calls import reason_of
 from ._leaving import TERMINATED, code_of, is_leaving, leave, leave_on_sigterm
 from ._loop import arguments, identity
 from ._model import ModelError, load_model
+from ._overdue import Watch, limit_of
 from ._ring import ARRAY, BYTES, TEXT, Ring
 from ._wire import Connection, WireError, connect
 
@@ -95,6 +96,8 @@ class Loader:
         self._connection = connection
         self._target = target
         self._model: Any = None
+        self._limit: Optional[float] = None
+        self._watch = Watch(lambda stack: connection.send("overdue", batch=0, stack=stack))
         self._kept: Dict[str, Loaded] = {}
         """What did not fit a moment ago and will be asked for again."""
 
@@ -107,6 +110,7 @@ class Loader:
             kind = frame.head["frame"]
             if kind == "ring" and frame.fd is not None:
                 ring = Ring(frame.fd, frame.head)
+                self._limit = limit_of(frame.head)
                 if not self._set_up(arguments(frame.head)):
                     return 1
             elif kind == "load" and ring is not None:
@@ -132,10 +136,19 @@ class Loader:
         self._connection.send("ready", **about, decode=None, batch=None, load=True)
         return True
 
+    def _loaded(self, path: str) -> Any:
+        if self._limit is None:
+            return self._model.load(path)
+        self._watch.begin(self._limit)
+        try:
+            return self._model.load(path)
+        finally:
+            self._watch.end()
+
     def _load(self, ring: Ring, head: Dict[str, Any]) -> None:
         path, room = str(head["path"]), int(head["room"])
         try:
-            loaded = self._kept.pop(path, None) or as_loaded(self._model.load(path))
+            loaded = self._kept.pop(path, None) or as_loaded(self._loaded(path))
         except Exception as error:  # Whatever a user's code may raise.
             self._connection.send("load_failed", reason=reason_of(error))
             return

@@ -242,7 +242,7 @@ fn every_frame_to_a_worker_goes_through_its_type_unchanged() {
 fn fields_nobody_knows_are_passed_over() {
     let typed: FromWorker =
         serde_json::from_value(json!({"frame": "began", "batch": 3, "mood": "good"})).unwrap();
-    assert_eq!(typed, FromWorker::Began { batch: 3 });
+    assert_eq!(typed, FromWorker::Began { batch: 3, count: None });
 }
 
 #[test]

@@ -66,10 +66,21 @@ pub enum FromWorker {
         #[serde(default)]
         traceback: String,
     },
-    /// The model works on this batch now.
+    /// The model works on this batch now. Where items have a time limit, said before every call of the model.
     Began {
         /// The batch's id.
         batch: u64,
+        /// How many of its items the model was given; absent: all.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        count: Option<u32>,
+    },
+    /// The model, or its `load`, has not come back within its time.
+    Overdue {
+        /// The batch's id; a loader has none.
+        #[serde(default)]
+        batch: u64,
+        /// Where it is, the innermost place first, in a line.
+        stack: String,
     },
     /// What came out of a batch; the rows are the body.
     Results(ResultsHead),
@@ -196,6 +207,9 @@ pub enum ToWorker {
         /// To a loader, which makes the model now: what it is made with.
         #[serde(default, skip_serializing_if = "Map::is_empty")]
         args: Map<String, Value>,
+        /// Seconds the model may take for each item it is given; absent: as long as it likes.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        item_timeout: Option<f64>,
     },
     /// Work on these entries of a slot.
     Batch {

@@ -3,6 +3,7 @@
 use std::io;
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
+use std::time::Instant;
 
 use gpulane_feed::wire::{self, FrameReader, Outbox, RawFrame, ToWorker};
 
@@ -15,7 +16,7 @@ pub(crate) enum Progress {
     SettingUp,
     /// Takes batches.
     Working,
-    /// Was told that there is nothing more.
+    /// Was told that there is nothing more, or is to be ended: what it says does not count.
     Leaving,
 }
 
@@ -45,6 +46,10 @@ pub(crate) struct Connection {
     pub(crate) copy_seconds: f64,
     /// The same for waiting for a batch.
     pub(crate) wait_seconds: f64,
+    /// Since when its model has worked on so many items without an answer.
+    pub(crate) clock: Option<(Instant, u32)>,
+    /// Since when it has had nothing to do.
+    pub(crate) idle: Option<Instant>,
     stream: UnixStream,
     reader: FrameReader,
     outbox: Outbox,
@@ -60,6 +65,8 @@ impl Connection {
             model_seconds: 0.0,
             copy_seconds: 0.0,
             wait_seconds: 0.0,
+            clock: None,
+            idle: None,
             stream,
             reader: FrameReader::new(),
             outbox: Outbox::default(),

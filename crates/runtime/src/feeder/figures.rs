@@ -103,6 +103,18 @@ impl Hub {
             1 => ", 1 worker died and was replaced".to_owned(),
             many => format!(", workers died and were replaced {many} times"),
         };
+        let mended = [
+            (self.tally.replaced, "replaced after failures in a row"),
+            (self.tally.overdue, "replaced because the model did not come back"),
+        ];
+        let mended: String = mended
+            .into_iter()
+            .filter(|(count, _)| *count > 0)
+            .map(|(count, why)| {
+                format!(", {count} worker{} {why}", if count == 1 { " was" } else { "s were" })
+            })
+            .collect();
+        let deaths = format!("{deaths}{mended}");
         let limited = if limit.busy < SATURATED {
             String::new()
         } else {

@@ -8,7 +8,7 @@ use gpulane_decode::Limits;
 use gpulane_feed::loaders::{InHand, Loaders, Outside, Setup, Told};
 use gpulane_feed::ring::{Geometry, Ring, budget, decoding_budget};
 use gpulane_feed::wire::ToWorker;
-use gpulane_model::{Bytes, Decode, MapStage, NanPolicy};
+use gpulane_model::{Bytes, Decode, MapStage, Millis, NanPolicy};
 use serde_json::{Map, Value};
 
 use super::careful::DECODE;
@@ -45,9 +45,16 @@ pub(super) struct Abilities {
 }
 
 /// The frame that goes with the ring's descriptor.
-pub(super) fn ring_frame(ring: &Ring, decode: Decode, nan: NanPolicy, args: Map<String, Value>) -> ToWorker {
+pub(super) fn ring_frame(
+    ring: &Ring,
+    decode: Decode,
+    nan: NanPolicy,
+    args: Map<String, Value>,
+    limit: Option<Millis>,
+) -> ToWorker {
     let Geometry { slots, slot_bytes, capacity } = ring.geometry();
-    ToWorker::Ring { slots, slot_bytes, capacity, decode, nan, args }
+    let item_timeout = limit.map(Millis::as_seconds);
+    ToWorker::Ring { slots, slot_bytes, capacity, decode, nan, args, item_timeout }
 }
 
 /// The ring of a map: batches of at most what was asked for, by the map or otherwise. `planes`: pictures come in sizes of their own.

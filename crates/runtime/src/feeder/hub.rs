@@ -9,7 +9,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
-use gpulane_core::batches::{Dispatch, Prospects, WorkerId};
+use gpulane_core::batches::{Dispatch, Health, Prospects, WorkerId};
 use gpulane_feed::loaders::{Filled, Told};
 use gpulane_items::Item;
 use gpulane_model::Tolerance;
@@ -59,6 +59,12 @@ pub(super) struct Tally {
     /// Bytes workers copied to their GPUs, and within the host's memory.
     pub(super) to_device: u64,
     pub(super) on_host: u64,
+    /// Workers that were replaced because items in a row failed in them.
+    pub(super) replaced: u64,
+    /// Items that were tried again by another worker.
+    pub(super) tried_again: u64,
+    /// Workers that were ended because the model did not come back.
+    pub(super) overdue: u64,
     /// Workers that died over something.
     pub(super) deaths: u64,
     /// The last of them, `STAGE/worker-0`.
@@ -80,6 +86,8 @@ pub(super) struct Hub {
     pub(super) news_to: SyncSender<Told>,
     pub(super) writing: Writing,
     pub(super) books: Dispatch,
+    /// Which workers are broken.
+    pub(super) health: Health,
     /// Whether the model is worth going on with; the writer tells of results, this loop of deaths.
     pub(super) prospects: Arc<Mutex<Prospects>>,
     pub(super) workers: BTreeMap<WorkerId, Connection>,
@@ -145,6 +153,7 @@ impl Hub {
             news_to,
             writing,
             books: Dispatch::new(),
+            health: Health::default(),
             prospects,
             workers: BTreeMap::new(),
             next_worker: 0,
@@ -299,6 +308,7 @@ impl Hub {
             self.wave();
         }
         self.accept_again(now);
+        self.look_after_workers(now);
         self.tune(now);
         if self.writing.has_died() {
             self.end = Some(End::Stopped(

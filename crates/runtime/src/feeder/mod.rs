@@ -15,6 +15,7 @@ mod on_frame;
 mod outside;
 mod source;
 mod tell;
+mod unfit;
 mod writing;
 
 pub(crate) mod begin;

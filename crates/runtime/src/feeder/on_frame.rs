@@ -3,7 +3,7 @@
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Instant;
 
-use gpulane_core::batches::{BatchId, Prospects, Span, WorkerId};
+use gpulane_core::batches::{BatchId, Outcome, Prospects, Span, WorkerId};
 use gpulane_feed::wire::{FromWorker, PROTOCOL, RawFrame, ResultsHead, Role, ToWorker};
 use serde_json::{Map, json};
 
@@ -45,7 +45,8 @@ impl Hub {
                 self.on_ready(id, &Abilities { device, accepts, decode, batch, load });
             }
             FromWorker::SetupFailed { error, .. } => self.on_setup_failed(id, &error),
-            FromWorker::Began { batch } => self.books.on_began(id, BatchId(batch)),
+            FromWorker::Began { batch, count } => self.on_began(id, BatchId(batch), count),
+            FromWorker::Overdue { batch, stack } => self.on_overdue(id, BatchId(batch), &stack),
             FromWorker::Results(head) => self.on_results(id, &head, frame.body),
             // A sign of life; or from a loader, whose frames go elsewhere.
             FromWorker::Here
@@ -64,12 +65,15 @@ impl Hub {
             return;
         }
         let (Some(flow), Some(worker)) = (&self.flow, self.workers.get_mut(&id)) else { return };
-        let frame = ring_frame(&flow.ring, flow.decode, self.task.map.nan, Map::new());
+        let map = &self.task.map;
+        let frame = ring_frame(&flow.ring, flow.decode, map.nan, Map::new(), map.item_timeout);
         if worker.send_with_fd(&frame, flow.ring.fd()).is_err() {
             return self.on_gone(id);
         }
         worker.progress = Progress::Working;
+        let on_trial = self.health.on_ready(id, &worker.job);
         self.books.on_ready(id);
+        self.books.on_trial(id, on_trial);
     }
 
     /// A loader process: its socket belongs to the thread it serves.
@@ -126,55 +130,48 @@ impl Hub {
         self.tally.to_device += head.bytes.copied_to_device;
         self.tally.on_host += head.bytes.copied_on_host;
         self.learn_size(head, span);
-        self.put_rows(span, head, body);
-        if self.books.settle(span.slot, span.count) {
+        self.on_answered(id);
+        let outcomes = self.outcomes(span, head);
+        let done = self.put_rows(span, &outcomes, head, body);
+        let judged = self.health.on_batch(id, outcomes);
+        self.follow(id, judged);
+        if done > 0 && self.books.settle(span.slot, done) {
             self.free(span.slot);
         }
     }
 
-    /// Rows and failures of a span go to the writer.
-    fn put_rows(&mut self, span: Span, head: &ResultsHead, body: Vec<u8>) {
-        let Some(filled) = self.slots.get(&span.slot) else { return };
-        let entries = span.first as usize..(span.first + span.count) as usize;
-        let mut failed: Vec<Option<&str>> = vec![None; span.count as usize];
-        for failure in &head.failed {
-            if let Some(place) = failed.get_mut(failure.at as usize) {
-                *place = Some(&failure.reason);
-            }
-        }
-        let mut rows = Vec::with_capacity(entries.len());
-        for (item, failure) in filled.items[entries].iter().zip(failed) {
-            match failure {
-                Some(reason) => {
-                    self.writing.put(Write::Failed(item.clone(), reason.to_owned(), Blame::Model));
-                }
-                None => rows.push(item.clone()),
-            }
-        }
+    /// Rows of a span go to the writer; how many there are. Failures wait until it is known whose they are.
+    fn put_rows(&mut self, span: Span, outcomes: &[Outcome], head: &ResultsHead, body: Vec<u8>) -> u32 {
+        let Some(filled) = self.slots.get(&span.slot) else { return 0 };
+        let done = outcomes.iter().filter_map(|outcome| match outcome {
+            Outcome::Done { entry, .. } => filled.items.get(*entry as usize).cloned(),
+            Outcome::Failed(_) => None,
+        });
+        let rows: Vec<_> = done.collect();
+        let count = u32::try_from(rows.len()).unwrap_or(u32::MAX);
         if !rows.is_empty() {
             let head = json!({ "count": head.count, "columns": head.columns });
             let damaged = filled.damaged.clone();
             self.writing.put(Write::Rows { items: rows, damaged, head, body });
         }
+        count
     }
 
     /// A worker is gone, or must go.
     pub(super) fn on_gone(&mut self, id: WorkerId) {
+        let log = self.log_of(id);
         let Some(worker) = self.dismiss(id) else { return };
         if worker.progress != Progress::Working {
             return;
         }
         self.tally.deaths += 1;
-        let log =
-            format!("gpulane logs {} {} --attempt {}", self.task.run.display(), worker.job, worker.attempt);
         self.prospects().on_death();
         let lost = self.books.on_gone(id, false);
         for poison in &lost.poison {
             let item =
                 self.slots.get(&poison.slot).and_then(|filled| filled.items.get(poison.entry as usize));
             if let Some(item) = item.cloned() {
-                let reason =
-                    format!("it brought down its worker, twice and alone: `{log}` shows the last words");
+                let reason = self.how_it_ended(&worker, &log);
                 self.writing.put(Write::Failed(item, reason, Blame::Model));
             }
         }
@@ -182,13 +179,29 @@ impl Hub {
         for slot in lost.free {
             self.free(slot);
         }
+        self.after_gone(id);
+    }
+
+    /// Why an item failed that a worker has ended over, twice and alone. The watchdog leaves evidence of one that stood still.
+    fn how_it_ended(&self, worker: &Connection, log: &str) -> String {
+        let run = &self.task.run;
+        let name = worker.job.rsplit('/').next().unwrap_or_default();
+        let attempt = format!("attempt-{}", worker.attempt);
+        let stacks = run.join("jobs").join(&self.task.stage.name).join(name).join(attempt).join("stacks.txt");
+        if stacks.metadata().is_ok_and(|file| file.len() > 0) {
+            return format!(
+                "its worker stood still over it, twice and alone, and was ended: {} shows where",
+                stacks.display()
+            );
+        }
+        format!("it brought down its worker, twice and alone: `{log}` shows the last words")
     }
 
     pub(super) fn prospects(&self) -> MutexGuard<'_, Prospects> {
         self.prospects.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn free(&mut self, slot: u32) {
+    pub(super) fn free(&mut self, slot: u32) {
         self.slots.remove(&slot);
         if let Some(flow) = &self.flow {
             flow.loaders.give_back(slot);

@@ -1,5 +1,5 @@
 //! Processes that run the model's own `load(path)`, one for each loader thread. They write into the same ring. One that crashes costs
-//! the item it had, tried once more; one that never returns is ended when the stage's `hang` has passed. At the end all get the stage's
+//! the item it had, tried once more; one that never returns is ended when the stage's `hang` or the map's `item_timeout` has passed. At the end all get the stage's
 //! `grace` to write what the model has not written yet.
 
 use std::collections::{BTreeMap, HashMap};
@@ -17,7 +17,7 @@ use gpulane_decode::{Element, Form, Kind};
 use gpulane_feed::loaders::{Outside, OutsideAnswer, Told};
 use gpulane_feed::ring::Ring;
 use gpulane_feed::wire::{self, FrameReader, FromWorker, ToWorker};
-use gpulane_model::{NanPolicy, START_SCRIPT, env_vars};
+use gpulane_model::{Millis, NanPolicy, START_SCRIPT, env_vars};
 use rustix::process::{Pid, Signal};
 
 use super::begin::Task;
@@ -33,6 +33,8 @@ const UNREADY: u32 = 2;
 const TRIES: u32 = 2;
 /// What a process that closed its socket needs to be gone.
 const SOON: Duration = Duration::from_millis(500);
+/// What a process gets beyond its time to say itself where it is.
+const LAST_WORDS: Duration = Duration::from_secs(1);
 /// Between two looks at processes that are about to end.
 const LOOK: Duration = Duration::from_millis(5);
 
@@ -46,8 +48,10 @@ pub(super) struct LoaderPool {
     base: PathBuf,
     stage: String,
     environment: Vec<(String, String)>,
-    /// How long a `load` may take.
+    /// How long an answer may take.
     patience: Option<Duration>,
+    /// `item_timeout`: how long a `load` may take, by the loader's own clock.
+    limit: Option<Millis>,
     /// How long a process may take to end after SIGTERM.
     grace: Duration,
     ring: Arc<Ring>,
@@ -83,7 +87,9 @@ impl LoaderPool {
         decode: gpulane_model::Decode,
         news: SyncSender<Told>,
     ) -> Self {
-        let frame = ring_frame(&ring, decode, NanPolicy::Keep, task.map.args.clone());
+        let limit = task.map.item_timeout;
+        let frame = ring_frame(&ring, decode, NanPolicy::Keep, task.map.args.clone(), limit);
+        let hang = task.stage.hang.map(|hang| hang.after.duration());
         Self {
             model: task.map.model.clone(),
             python: task.python(),
@@ -92,7 +98,8 @@ impl LoaderPool {
             base: task.base.clone(),
             stage: task.stage.name.clone(),
             environment: task.python_environment(),
-            patience: task.stage.hang.map(|hang| hang.after.duration()),
+            patience: limit.map(|limit| limit.duration() + LAST_WORDS).into_iter().chain(hang).min(),
+            limit,
             grace: task.stage.grace.duration(),
             ring,
             frame,
@@ -232,6 +239,11 @@ impl LoaderPool {
         }
     }
 
+    fn took_too_long(&self, stack: &str) -> String {
+        let limit = self.limit.map_or_else(String::new, |limit| format!(", {limit}"));
+        format!("load(path) did not come back within item_timeout{limit}, at {stack}")
+    }
+
     /// Ends the process of this seat. Says how it had ended, if it had.
     fn vacate(&self, seat: &mut Seat, thread: usize) -> Option<String> {
         let how = seat.leave(self.grace);
@@ -271,6 +283,11 @@ impl Outside for LoaderPool {
                 }
                 Ok(FromWorker::TooLarge { bytes }) => return OutsideAnswer::TooLarge { bytes },
                 Ok(FromWorker::LoadFailed { reason }) => return OutsideAnswer::Failed(reason),
+                // Once is enough: another try would take as long.
+                Ok(FromWorker::Overdue { stack, .. }) => {
+                    self.vacate(&mut seat, thread);
+                    return OutsideAnswer::Failed(self.took_too_long(&stack));
+                }
                 Ok(_) => last = String::from("a loader said something unexpected"),
                 Err(error) => last = error,
             }
@@ -382,7 +399,9 @@ fn hear(stream: &UnixStream, reader: &mut FrameReader) -> Result<FromWorker, Str
             Ok(wire::Progress::Ready) => {}
             // The socket waits; this is the end of its patience.
             Ok(wire::Progress::Later) => {
-                return Err("load(path) did not return in the time `hang` allows".to_owned());
+                return Err(
+                    "load(path) did not return in the time `hang` or `item_timeout` allows".to_owned()
+                );
             }
             Err(error) => return Err(error.to_string()),
         }
