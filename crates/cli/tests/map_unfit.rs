@@ -59,8 +59,11 @@ fn bad_items_cost_no_more_than_one_replacement() {
     list(&gpulane, 300);
     // A result at first, so that the map goes on; then nothing but bad items.
     let model = "def Model(batch):\n    if any(int(item[5:]) >= 20 for item in batch):\n        raise ValueError('bad')\n    return [1] * len(batch)\n";
-    let finished =
-        gpulane.map(model, &["@items.txt"], &["--decode", "value", "--batch", "4", "--workers", "1"]);
+    let finished = gpulane.map(
+        model,
+        &["@items.txt"],
+        &["--decode", "value", "--batch", "4", "--workers", "1", "--threads", "1"],
+    );
     assert_eq!(finished.code, 3, "{finished:?}");
     assert_all_once(&gpulane, 300);
     assert_eq!(gpulane.failed_items().len(), 280);
@@ -118,7 +121,7 @@ fn an_item_the_model_never_comes_back_from_fails_with_its_stack_and_the_others_g
         let failed = gpulane.failed_items();
         assert_eq!(failed.len(), 1, "{failed:?}");
         assert_eq!(failed[0].0, "item-5");
-        for words in ["item_timeout, 300ms", "model.py:14 in never", "model.py:9 in predict_batch"] {
+        for words in ["item_timeout, 0.3 s", " in never, called from model.py:9 in predict_batch"] {
             assert!(failed[0].1.contains(words), "{words}: {failed:?}");
         }
         assert_all_once(&gpulane, 20);
@@ -151,7 +154,7 @@ fn a_load_that_never_returns_costs_its_item() {
     let failed = gpulane.failed_items();
     assert_eq!(failed.len(), 1, "{failed:?}");
     assert!(
-        failed[0].0.ends_with("5.txt") && failed[0].1.contains("item_timeout, 500ms, at model.py:6 in load"),
+        failed[0].0.ends_with("5.txt") && failed[0].1.contains("item_timeout, 0.5 s, at model.py:6 in load"),
         "{failed:?}"
     );
     assert_eq!(gpulane.rows().len(), 11);

@@ -26,8 +26,9 @@ pub use table::{ENTRY, entry};
 
 use mapping::Mapping;
 
-/// Asked of the kernel at once: it starts over when a signal comes in between.
-const STEP: u64 = 64 << 20;
+/// What is got of the kernel at once, at the beginning of a slot and at its end, where names are.
+const STEP: u64 = 1 << 20;
+const STEP_BACK: u64 = 64 << 10;
 
 /// The memory that loaders, feeder and workers share.
 #[derive(Debug)]
@@ -38,6 +39,8 @@ pub struct Ring {
     mapping: Mapping,
     /// What workers are given to map it themselves.
     memory: OwnedFd,
+    /// What of each slot the kernel has given: bytes from its beginning, and from its end.
+    got: Vec<(AtomicU64, AtomicU64)>,
     /// Slots of which pieces exist. Makes a second claim of one impossible.
     claimed: Vec<AtomicBool>,
     /// Bytes of items that were written where they stay.
@@ -56,7 +59,7 @@ pub struct Counters {
 }
 
 impl Ring {
-    /// Gets the memory, all of it, so that a lack of it is an error now and not a fatal signal later.
+    /// Maps the ring. Its memory is got piece by piece, when it is first used: see [`Ring::get`].
     pub fn new(geometry: Geometry) -> io::Result<Self> {
         let size = geometry.bytes();
         let said = |error: io::Error| {
@@ -71,12 +74,10 @@ impl Ring {
         }
         let memory = create(size).map_err(said)?;
         let mapping = Mapping::new(&memory, size).map_err(said)?;
-        if !mapping.populate().map_err(said)? {
-            allocate(&memory, size).map_err(said)?;
-        }
+        let got = (0..geometry.slots).map(|_| Default::default()).collect();
         let claimed = (0..geometry.slots).map(|_| AtomicBool::new(false)).collect();
         let (in_place, copied_in) = (AtomicU64::new(0), AtomicU64::new(0));
-        Ok(Self { geometry, mapping, memory, claimed, in_place, copied_in })
+        Ok(Self { geometry, mapping, memory, got, claimed, in_place, copied_in })
     }
 
     /// What a worker maps.
@@ -95,6 +96,49 @@ impl Ring {
             in_place: self.in_place.load(Ordering::Relaxed),
             copied_in: self.copied_in.load(Ordering::Relaxed),
         }
+    }
+
+    /// Gets the memory of a slot from the kernel, from its beginning up to a byte and so many bytes at its end, unless it is there. A lack
+    /// of memory is an error here, and not a fatal signal when it is written to.
+    pub fn get(&self, slot: u32, up_to: u64, back: u64) -> io::Result<()> {
+        let Some((front_got, back_got)) = self.got.get(slot as usize) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let size = self.geometry.slot_bytes;
+        let has = front_got.load(Ordering::Relaxed);
+        if up_to > has {
+            let until = up_to.next_multiple_of(STEP).min(size);
+            self.populate(u64::from(slot) * size + has, until - has)?;
+            // Two threads may do this at once: then each has got it.
+            front_got.fetch_max(until, Ordering::Relaxed);
+        }
+        let has = back_got.load(Ordering::Relaxed);
+        if back > has {
+            let until = back.next_multiple_of(STEP_BACK).min(size);
+            self.populate((u64::from(slot) + 1) * size - until, until - has)?;
+            back_got.fetch_max(until, Ordering::Relaxed);
+        }
+        Ok(())
+    }
+
+    fn populate(&self, at: u64, bytes: u64) -> io::Result<()> {
+        let said = |error: io::Error| {
+            let hint = "close something that needs memory, or use a smaller --ring, then resume";
+            io::Error::new(error.kind(), format!("cannot get memory for the ring: {error}; {hint}"))
+        };
+        let place = usize::try_from(at).ok().zip(usize::try_from(bytes).ok());
+        let (first, length) = place.ok_or_else(|| said(io::ErrorKind::OutOfMemory.into()))?;
+        if !self.mapping.populate(first, length).map_err(said)? {
+            allocate(&self.memory, at, bytes).map_err(said)?;
+        }
+        Ok(())
+    }
+
+    /// Memory the kernel has given by now.
+    pub fn bytes_got(&self) -> u64 {
+        let both =
+            self.got.iter().map(|(front, back)| front.load(Ordering::Relaxed) + back.load(Ordering::Relaxed));
+        both.map(|got| got.min(self.geometry.slot_bytes)).sum()
     }
 
     /// All of a slot. None: there is no such slot, or pieces of it exist.
@@ -124,17 +168,13 @@ fn create(size: u64) -> io::Result<OwnedFd> {
 }
 
 /// Gets the memory where the kernel cannot do so through a mapping.
-fn allocate(memory: &OwnedFd, size: u64) -> io::Result<()> {
-    let mut at = 0;
-    while at < size {
-        let step = STEP.min(size - at);
-        match rustix::fs::fallocate(memory, FallocateFlags::empty(), at, step) {
-            Ok(()) => at += step,
+fn allocate(memory: &OwnedFd, at: u64, bytes: u64) -> io::Result<()> {
+    loop {
+        match rustix::fs::fallocate(memory, FallocateFlags::empty(), at, bytes) {
             Err(rustix::io::Errno::INTR) => {}
-            Err(errno) => return Err(errno.into()),
+            done => return Ok(done?),
         }
     }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -154,6 +194,24 @@ mod tests {
         let mut seen = [0; 5];
         File::from(ring.fd().try_clone_to_owned().unwrap()).read_exact_at(&mut seen, 3 * 8192 - 5).unwrap();
         assert_eq!(&seen, b"hallo");
+    }
+
+    #[test]
+    fn memory_is_got_as_it_is_used() {
+        let geometry = Geometry { slots: 4, slot_bytes: 16 << 20, capacity: 4 };
+        let ring = Ring::new(geometry).unwrap();
+        let taken = || {
+            use std::os::unix::fs::MetadataExt;
+            File::from(ring.fd().try_clone_to_owned().unwrap()).metadata().unwrap().blocks() * 512
+        };
+        assert_eq!((ring.bytes_got(), taken()), (0, 0), "a ring that is not used takes no memory");
+        ring.get(2, 100, 10).unwrap();
+        assert_eq!((ring.bytes_got(), taken()), (STEP + STEP_BACK, STEP + STEP_BACK));
+        ring.get(2, STEP, STEP_BACK).unwrap();
+        assert_eq!(taken(), STEP + STEP_BACK, "what is there is not got again");
+        ring.get(2, 16 << 20, 16 << 20).unwrap();
+        assert_eq!((ring.bytes_got(), taken()), (16 << 20, 16 << 20));
+        assert!(ring.get(4, 1, 1).is_err(), "there is no such slot");
     }
 
     #[test]

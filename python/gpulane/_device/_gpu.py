@@ -21,8 +21,8 @@ from ._rescue import pixels_of
 
 __all__ = ["Buffer", "Gpu", "GpuReady"]
 
-CHUNK = 256 << 20
-"""Bytes pinned at once, about: a refusal then costs little, and nobody waits long for the driver."""
+LEAST_PINNED = 32 << 20
+"""Bytes of a slot that are pinned at least: a few calls of the driver, and little memory where little is used."""
 
 MASK = (1 << 64) - 1
 
@@ -79,7 +79,8 @@ class Gpu:
         self._total = self.driver.total_memory()
         self._finisher: Optional[Finisher] = None
         self._decoder: Optional[NvJpeg] = None
-        self._registered: List[int] = []
+        self._registered: Dict[int, int] = {}
+        """How much of each slot is pinned, from its beginning on, by the slot's address."""
         self._said = False
 
     # What a library provides.
@@ -154,18 +155,27 @@ class Gpu:
             return False
 
     def open(self, ring: Ring) -> None:
-        """Begins with a ring: pins it, in whole slots, so that no copy crosses from one pinned piece to the next."""
+        """Begins with a ring. Its slots are pinned when they are first used, and as far as they are: pinning gets all of
+        the memory, which takes a second for some GiB."""
         self.driver.enter()
         self.decode = Decode.parse(ring.decode)
-        step = max(1, CHUNK // ring.slot_bytes) * ring.slot_bytes
-        for offset in range(0, ring.bytes, step):
-            address = ring.address + offset
-            why = self.driver.register(address, min(step, ring.bytes - offset))
-            if why is None:
-                self._registered.append(address)
-            elif not self._said:
-                self._said = True
-                print(f"gpulane: the ring cannot be pinned ({why}); copies to the GPU are slower", file=sys.stderr)
+
+    def _pin(self, batch: Batch) -> None:
+        """Pins a batch's slot up to the end of its data, in one piece, so that no copy crosses from one to the next.
+        Whatever was copied from this slot before is done: it was given back in between."""
+        address, pinned = batch.address, self._registered.get(batch.address, 0)
+        if batch.data_end <= pinned:
+            return
+        most = batch.ring.slot_bytes
+        wanted = min(most, max(LEAST_PINNED, 1 << (batch.data_end - 1).bit_length()))
+        if pinned:
+            self.driver.unregister(address)
+        why = self.driver.register(address, wanted)
+        # Where it cannot be pinned it is not tried again with every batch.
+        self._registered[address] = wanted if why is None else most
+        if why is not None and not self._said:
+            self._said = True
+            print(f"gpulane: the ring cannot be pinned ({why}); copies to the GPU are slower", file=sys.stderr)
 
     def close(self) -> None:
         """Done with the ring."""
@@ -176,7 +186,7 @@ class Gpu:
             pass  # The context is broken, and the process about to end.
         for address in self._registered:
             self.driver.unregister(address)
-        self._registered = []
+        self._registered = {}
 
     def is_broken(self) -> bool:
         """Whether the GPU can no longer be used by this process."""
@@ -192,6 +202,7 @@ class Gpu:
         if given is not None:
             return Ready(given, on_host=sum(map(len, given)) if self.decode.kind == "bytes" else 0)
         self.driver.enter()
+        self._pin(batch)
         begun = Event(self.driver)
         begun.record(self.stream)
         if self.decode.is_finished_by_workers and not batch.packed:

@@ -130,7 +130,8 @@ fn dry_run(plan: &Plan, args: &Map) -> ExitCode {
         }
     };
     let workers = u32::try_from(stage.job_ids().len()).unwrap_or(u32::MAX);
-    let ring = map.decode.map(|decode| gpulane_runtime::ring_bytes(map, workers, decode)).transpose();
+    let ring =
+        map.decode.map(|decode| gpulane_runtime::ring_bytes(map, workers, counted.items, decode)).transpose();
     let ring = match ring {
         Ok(ring) => ring,
         Err(error) => {

@@ -6,7 +6,6 @@ const WORTH_IT: f64 = 1.05;
 const ENOUGH: u32 = 4;
 /// The share of a GPU's memory from which on a batch does not grow.
 const NEARLY_FULL: f64 = 0.45;
-const FIRST: u32 = 32;
 
 /// The size of a batch.
 #[derive(Clone, Debug)]
@@ -24,10 +23,13 @@ pub struct BatchSize {
 }
 
 impl BatchSize {
+    /// What it begins with where nobody said.
+    pub const FIRST: u32 = 32;
+
     /// So many if asked for, otherwise found out; never more than a slot has room for.
     pub fn new(asked: Option<u32>, most: u32) -> Self {
         let most = most.max(1);
-        let now = asked.unwrap_or(FIRST).clamp(1, most);
+        let now = asked.unwrap_or(Self::FIRST).clamp(1, most);
         Self { now, most, settled: asked.is_some(), seen: 0, items: 0, seconds: 0.0, before: None }
     }
 

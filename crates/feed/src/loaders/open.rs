@@ -83,6 +83,11 @@ impl Open {
         self.table.slot()
     }
 
+    /// Bytes promised to names, which stand at the slot's end.
+    pub(super) const fn names(&self) -> u64 {
+        self.names
+    }
+
     /// Whether another item may come in, its size aside.
     pub(super) fn takes_more(&self) -> bool {
         !self.closed && self.items.len() + (self.in_flight as usize) < self.batch as usize

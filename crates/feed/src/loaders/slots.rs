@@ -39,7 +39,8 @@ pub(super) enum NoPlace {
 }
 
 enum Search {
-    Found(Reserved),
+    /// A place, and what is promised to names in its slot.
+    Found(Reserved, u64),
     /// This slot is full and done: tell it, then look again.
     Full(Open),
     Nothing,
@@ -61,7 +62,10 @@ impl Shared {
                 return Err(NoPlace::Stopping);
             }
             match self.search(&mut state, bytes, name) {
-                Search::Found(reserved) => return Ok(reserved),
+                Search::Found(reserved, names) => {
+                    drop(state);
+                    return self.with_memory(reserved, names);
+                }
                 Search::Full(open) => {
                     drop(state);
                     self.complete(open);
@@ -78,6 +82,18 @@ impl Shared {
         }
     }
 
+    /// A place whose memory is there. Without it the map cannot go on.
+    fn with_memory(&self, reserved: Reserved, names: u64) -> Result<Reserved, NoPlace> {
+        let piece = &reserved.piece;
+        let Err(error) = self.ring.get(piece.slot(), piece.end(), names) else { return Ok(reserved) };
+        let told = std::mem::replace(&mut self.lock().stopping, true);
+        if !told {
+            (self.tell)(Told::Broken(error.to_string()));
+        }
+        self.wake_all();
+        Err(NoPlace::Stopping)
+    }
+
     fn search(&self, state: &mut State, bytes: u64, name: u64) -> Search {
         loop {
             let Some(at) = state.open.iter().position(Open::takes_more) else {
@@ -88,7 +104,8 @@ impl Shared {
             };
             let open = &mut state.open[at];
             if let Some(piece) = open.reserve(bytes, name) {
-                return Search::Found(Reserved { serial: open.serial, piece, name });
+                let names = open.names();
+                return Search::Found(Reserved { serial: open.serial, piece, name }, names);
             }
             open.close();
             if !open.is_quiet() {

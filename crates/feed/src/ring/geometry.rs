@@ -12,6 +12,8 @@ const LARGEST_SLOT: u64 = (1 << 32) - PAGE;
 const NAME: u64 = 256;
 /// Batches a worker may have at once.
 const AHEAD: u32 = 3;
+/// Items whose failure is held back until it is known whose it is: their slots stay as they are meanwhile.
+const HELD: u32 = 8;
 /// What a slot for items of unknown size should have, if that leaves enough slots.
 const GOOD_RAGGED: u64 = 64 << 20;
 /// What it must have beside its table.
@@ -34,7 +36,7 @@ impl Geometry {
     pub fn plan(budget: u64, workers: u32, most_batch: u32, item_bytes: Option<u64>) -> Result<Self, String> {
         let (workers, capacity) = (workers.max(1), most_batch.max(1));
         let least = workers.saturating_add(1);
-        let most = workers.saturating_mul(AHEAD + 1).saturating_add(4);
+        let most = Self::most_slots(workers, capacity);
         let Some(item) = item_bytes else { return ragged(budget, least, most, capacity) };
         let slot_bytes = fixed_slot(capacity, item);
         if slot_bytes > LARGEST_SLOT {
@@ -52,6 +54,13 @@ impl Geometry {
             ));
         }
         Ok(Self { slots, slot_bytes, capacity })
+    }
+
+    /// Slots that can be in use: so many with each worker, some being filled, and where batches are small those of failures that are
+    /// held back.
+    pub const fn most_slots(workers: u32, batch: u32) -> u32 {
+        let held = HELD.div_ceil(if batch == 0 { 1 } else { batch });
+        workers.saturating_mul(AHEAD + 1).saturating_add(3 + held)
     }
 
     /// All of it.

@@ -4,15 +4,9 @@
 use std::io;
 use std::os::fd::AsFd;
 use std::ptr::NonNull;
-use std::thread::ScopedJoinHandle;
 
 use rustix::io::Errno;
 use rustix::mm::{Advice, MapFlags, ProtFlags};
-
-/// Threads that get memory at once: the kernel clears every page, which takes a third of a second per GiB for one.
-const AT_ONCE: usize = 8;
-/// Not worth a thread.
-const LITTLE: usize = 32 << 20;
 
 /// A shared mapping that ends with this value.
 #[derive(Debug)]
@@ -41,36 +35,17 @@ impl Mapping {
         Ok(Self { start, bytes })
     }
 
-    /// Gets all of its memory from the kernel. `false`: the kernel is too old for that, nothing was done.
-    pub(super) fn populate(&self) -> io::Result<bool> {
-        let cores = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
-        let threads = (self.bytes / LITTLE).clamp(1, AT_ONCE.min(cores));
-        let step = self.bytes.div_ceil(threads).next_multiple_of(4096);
-        let got: Vec<Result<(), Errno>> = std::thread::scope(|scope| {
-            let part = |at: usize| self.get(at, step.min(self.bytes - at));
-            let start = |at| (at, std::thread::Builder::new().spawn_scoped(scope, move || part(at)));
-            let parts: Vec<_> = (0..self.bytes).step_by(step).map(start).collect();
-            let join = |(at, started): (usize, io::Result<ScopedJoinHandle<'_, _>>)| match started {
-                Ok(thread) => thread.join().unwrap_or(Err(Errno::NOMEM)),
-                // There may be no more threads: then this one does it.
-                Err(_) => part(at),
-            };
-            parts.into_iter().map(join).collect()
-        });
-        match got.into_iter().find_map(Result::err) {
-            None => Ok(true),
-            Some(Errno::INVAL) => Ok(false),
-            Some(errno) => Err(errno.into()),
-        }
-    }
-
-    fn get(&self, at: usize, bytes: usize) -> Result<(), Errno> {
-        let Some(start) = self.at(at, bytes) else { return Err(Errno::INVAL) };
+    /// Gets the memory of this range from the kernel, which clears every page: a third of a second for a GiB. `false`: the kernel is
+    /// too old for that, nothing was done.
+    pub(super) fn populate(&self, at: usize, bytes: usize) -> io::Result<bool> {
+        let Some(start) = self.at(at, bytes) else { return Err(io::ErrorKind::InvalidInput.into()) };
         loop {
             // SAFETY: the range lies within the mapping, and its contents are not changed by this.
             match unsafe { rustix::mm::madvise(start.as_ptr().cast(), bytes, Advice::LinuxPopulateWrite) } {
+                Ok(()) => return Ok(true),
                 Err(Errno::INTR | Errno::AGAIN) => {}
-                done => return done,
+                Err(Errno::INVAL) => return Ok(false),
+                Err(errno) => return Err(errno.into()),
             }
         }
     }

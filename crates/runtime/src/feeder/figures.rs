@@ -74,7 +74,7 @@ impl Hub {
             threads: flow.map_or(0, |flow| flow.threads),
             workers: self.working(),
             on_gpu: flow.and_then(Flow::on_device),
-            ring: flow.map_or(0, |flow| flow.ring.geometry().bytes()),
+            ring: flow.map_or(0, |flow| flow.ring.bytes_got()),
             to_device: self.tally.to_device,
             on_host: self.tally.on_host,
             ..MapLive::default()

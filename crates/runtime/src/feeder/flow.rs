@@ -24,8 +24,8 @@ const PER_ITEM: u64 = 512;
 /// What an item takes on average where sizes differ: enough for a photograph's planes, and for a page of text.
 const PICTURE: u64 = 512 << 10;
 const TEXT: u64 = 16 << 10;
-/// The least and the most of a slot where sizes differ: one large image must fit; making the ring must not take seconds.
-const LEAST_SLOT: u64 = 32 << 20;
+/// The least and the most of a slot where sizes differ: one large image must fit.
+const LEAST_SLOT: u64 = 64 << 20;
 const MOST_SLOT: u64 = 192 << 20;
 /// Between two looks at the share left to the device.
 const LOOK: Duration = Duration::from_millis(700);
@@ -57,24 +57,27 @@ pub(super) fn ring_frame(
     ToWorker::Ring { slots, slot_bytes, capacity, decode, nan, args, item_timeout }
 }
 
-/// The ring of a map: batches of at most what was asked for, by the map or otherwise. `planes`: pictures come in sizes of their own.
+/// The ring of a map: batches of at most what was asked for, by the map or otherwise, and of at most so many items as are left to do.
+/// `planes`: pictures come in sizes of their own.
 fn geometry_for(
     map: &MapStage,
     workers: u32,
-    asked: Option<u32>,
+    (asked, items): (Option<u32>, u64),
     decode: Decode,
     planes: bool,
 ) -> Result<Geometry, String> {
     let item_bytes = decode.item_bytes().filter(|_| !planes);
     let allowed = budget(map.ring)?;
-    let most = asked.unwrap_or_else(|| most_batch(allowed, workers, item_bytes));
-    let useful = map.ring.map_or_else(|| useful(workers, most, decode, item_bytes), |_| u64::MAX);
+    let most = asked.unwrap_or_else(|| most_batch(allowed, workers, item_bytes).min(reachable(items)));
+    let most = u32::try_from(items.max(1)).map_or(most, |items| most.min(items));
+    let useful = map.ring.map_or_else(|| useful(workers, (most, items), decode, item_bytes), |_| u64::MAX);
     Geometry::plan(allowed.min(useful), workers, most, item_bytes)
 }
 
-/// The memory a map's ring will take at most, for so many workers; the error is for a person.
-pub fn ring_bytes(map: &MapStage, workers: u32, decode: Decode) -> Result<u64, String> {
-    let of = |planes| geometry_for(map, workers, map.batch, decode, planes).map(|ring| ring.bytes());
+/// The memory a map's ring will take at most, for so many workers and items; the error is for a person.
+pub fn ring_bytes(map: &MapStage, workers: u32, items: u64, decode: Decode) -> Result<u64, String> {
+    let asked = (map.batch, items);
+    let of = |planes| geometry_for(map, workers, asked, decode, planes).map(|ring| ring.bytes());
     // Whether pictures are finished on the GPU is known only when a worker is there.
     let planes = if decode.is_finished_by_workers() { of(true)? } else { 0 };
     Ok(of(false)?.max(planes))
@@ -136,7 +139,9 @@ impl Hub {
         let threads = map.threads.unwrap_or_else(cores).clamp(1, 256);
         let workers = u32::try_from(self.task.stage.jobs.len()).unwrap_or(1).max(1);
         let asked = map.batch.or(ready.batch);
-        let geometry = geometry_for(map, workers, asked, decode, planes)?;
+        let settled = self.tally.rows_before + self.tally.failed_before;
+        let left = self.task.list.len().saturating_sub(settled);
+        let geometry = geometry_for(map, workers, (asked, left), decode, planes)?;
         let ring_made = Ring::new(geometry).map_err(|error| {
             format!("cannot make a ring of {}: {error}; write a smaller --ring", Bytes(geometry.bytes()))
         })?;
@@ -257,23 +262,32 @@ impl Hub {
 /// How large batches may grow by themselves: slots for all workers must fit into the ring.
 fn most_batch(allowed: u64, workers: u32, item: Option<u64>) -> u32 {
     let Some(item) = item else { return MOST };
-    let fit = allowed / slots(workers) / (item + PER_ITEM);
+    let fit = allowed / slots(workers, MOST) / (item + PER_ITEM);
     u32::try_from(fit).unwrap_or(MOST).clamp(1, MOST)
 }
 
-/// Slots that can be in use: three with each worker, and some being filled.
-fn slots(workers: u32) -> u64 {
-    u64::from(workers) * 4 + 4
+/// Slots that can be in use, with batches of at most so many items.
+fn slots(workers: u32, batch: u32) -> u64 {
+    Geometry::most_slots(workers, batch).into()
 }
 
-/// What a ring is of use for: more would only take memory and time to make.
-fn useful(workers: u32, most: u32, decode: Decode, item: Option<u64>) -> u64 {
+/// How large batches can become by themselves before so many items are done: they double when four of a size have been seen.
+fn reachable(items: u64) -> u32 {
+    u32::try_from(items / 4 + u64::from(BatchSize::FIRST)).unwrap_or(u32::MAX)
+}
+
+/// What a ring is of use for: more would only take memory. Slots for no more batches than there will be, and one for each worker, whose
+/// last batches may be small. Where sizes differ a slot must hold the largest item, so it is not made smaller for few of them: what is
+/// not used of it takes no memory.
+fn useful(workers: u32, (most, items): (u32, u64), decode: Decode, item: Option<u64>) -> u64 {
     let guess = if matches!(decode, Decode::Text | Decode::Value) { TEXT } else { PICTURE };
     let slot = match item {
         Some(bytes) => bytes.saturating_mul(u64::from(most)),
-        None => guess.saturating_mul(u64::from(most)).clamp(LEAST_SLOT, MOST_SLOT),
+        None => guess.saturating_mul(u64::from(MOST.max(most))).clamp(LEAST_SLOT, MOST_SLOT),
     };
-    slot.saturating_add(u64::from(most) * PER_ITEM + (1 << 20)).saturating_mul(slots(workers))
+    let batches = items.div_ceil(u64::from(most.clamp(1, BatchSize::FIRST)));
+    let slots = slots(workers, most).min(batches.saturating_add(u64::from(workers) + 1));
+    slot.saturating_add(u64::from(most) * PER_ITEM + (1 << 20)).saturating_mul(slots)
 }
 
 fn cores() -> u32 {
