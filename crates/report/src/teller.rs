@@ -118,7 +118,7 @@ impl Teller {
             Event::RunInterrupted { because, .. } => {
                 format!("{} interrupted: {}", palette.alert(), safe(because))
             }
-            Event::ItemFailed { .. } if !self.thin.allows(Kind::ItemFailed) => return,
+            Event::ItemFailed { reason, .. } if !self.thin.allows_item(reason) => return,
             Event::MemoryExceeded { .. } if !self.thin.allows(Kind::Exceeded) => return,
             other => {
                 let found =

@@ -1,6 +1,8 @@
 //! Keeps result lines readable when jobs end by the thousand: a few a second are shown, the rest is counted and
 //! said in one line.
 
+use std::collections::BTreeMap;
+
 use gpulane_model::Millis;
 
 use crate::palette::Palette;
@@ -10,6 +12,8 @@ use crate::text::number;
 const PER_SECOND: u32 = 20;
 /// Failures shown before they are only counted.
 const FAILURES: u32 = 50;
+/// Items shown of those that failed alike.
+const ALIKE: u32 = 3;
 
 /// What a line tells.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -24,9 +28,11 @@ pub(crate) enum Kind {
     Suspected,
     Lingered,
     ItemFailed,
+    /// An item failed as others did that were shown.
+    ItemAlike,
 }
 
-const KINDS: [(Kind, &str); 10] = [
+const KINDS: [(Kind, &str); 11] = [
     (Kind::Succeeded, "more succeeded"),
     (Kind::Failed, "more failed"),
     (Kind::Retrying, "more tried again"),
@@ -37,6 +43,7 @@ const KINDS: [(Kind, &str); 10] = [
     (Kind::Suspected, "more show no life"),
     (Kind::Lingered, "more would not exit"),
     (Kind::ItemFailed, "more items failed"),
+    (Kind::ItemAlike, "more failed with the same error"),
 ];
 
 /// What was shown and what was not.
@@ -48,6 +55,8 @@ pub(crate) struct Thin {
     shown: u32,
     /// Failures shown in all.
     failures: u32,
+    /// How often items were shown that failed for a reason of this kind. Bounded, as what is shown is.
+    reasons: BTreeMap<String, u32>,
     /// Not shown since the last summary, by kind.
     withheld: [u32; KINDS.len()],
 }
@@ -60,15 +69,30 @@ impl Thin {
             Kind::Failed | Kind::ItemFailed => self.failures < FAILURES,
             Kind::Retrying => self.failures < FAILURES && self.withheld[Kind::Failed as usize] == 0,
             // Only ever counted: `resume --failed` says it of all at once.
-            Kind::Requeued => false,
+            Kind::Requeued | Kind::ItemAlike => false,
             _ => self.shown < PER_SECOND,
         };
         match kind {
             Kind::Failed | Kind::ItemFailed => self.failures += u32::from(show),
-            Kind::Retrying | Kind::Requeued => {}
+            Kind::Retrying | Kind::Requeued | Kind::ItemAlike => {}
             _ => self.shown += u32::from(show),
         }
         self.withheld[kind as usize] += u32::from(!show);
+        show
+    }
+
+    /// Whether to show that an item failed for this reason; if not, it is counted.
+    pub(crate) fn allows_item(&mut self, reason: &str) -> bool {
+        // What differs between items that fail alike are numbers: of the item, of bytes.
+        let kind: String = reason.chars().filter(|letter| !letter.is_ascii_digit()).collect();
+        if self.reasons.get(&kind).is_some_and(|shown| *shown >= ALIKE) {
+            self.withheld[Kind::ItemAlike as usize] += 1;
+            return false;
+        }
+        let show = self.allows(Kind::ItemFailed);
+        if show {
+            *self.reasons.entry(kind).or_default() += 1;
+        }
         show
     }
 
@@ -114,6 +138,18 @@ mod tests {
             Some("… 30 more failed, 1 more tried again")
         );
         assert_eq!(thin.summary(Millis(7000), false, palette), None, "said once");
+    }
+
+    #[test]
+    fn items_that_fail_alike_are_shown_three_times_and_then_counted() {
+        let palette = Palette::new(&Look::PLAIN);
+        let mut thin = Thin::default();
+        let shown =
+            (0..40).filter(|at| thin.allows_item(&format!("ValueError: item {at} (model.py:3)"))).count();
+        assert_eq!(shown, 3);
+        assert!(thin.allows_item("KeyError: 'x' (model.py:9)"), "another reason is shown");
+        let summary = thin.summary(Millis(5000), false, palette);
+        assert_eq!(summary.as_deref(), Some("… 37 more failed with the same error"));
     }
 
     #[test]

@@ -1,5 +1,8 @@
 //! What limits a map. Every step is a station with so many servers; the busiest one is what the others wait for.
 
+/// The part of their time that workers may wait for batches without anything being too slow for them.
+const UNNOTICED: f64 = 0.05;
+
 /// A step on the way from a file to a result.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Step {
@@ -47,6 +50,8 @@ pub struct Work {
     pub copying: f64,
     /// Seconds of the workers in which the model worked.
     pub model: f64,
+    /// Seconds the workers waited for a batch.
+    pub waiting: f64,
     /// Seconds the writer wrote.
     pub writing: f64,
 }
@@ -71,8 +76,11 @@ pub fn bottleneck(work: &Work) -> Option<Bottleneck> {
     let workers = (work.workers.max(1.0) * work.seconds).max(1e-9);
     let loading = work.reading + work.decoding;
     let load = if work.reading > work.decoding { Step::Reading } else { Step::Decoding };
+    // Threads that fill the ring ahead, or share their cores with the model, are busy as well; what they do limits nothing while no
+    // worker waits for it.
+    let awaited = work.waiting / workers > UNNOTICED || work.model + work.copying <= 0.0;
     let stations = [
-        (load, loading / loaders),
+        (load, if awaited { loading / loaders } else { 0.0 }),
         (Step::Copying, work.copying / workers),
         (Step::Model, work.model / workers),
         (Step::Writing, work.writing / work.seconds),
@@ -97,6 +105,7 @@ mod tests {
             decoding: 36.0,
             copying: 0.5,
             model: 6.0,
+            waiting: 3.5,
             writing: 0.1,
         };
         let found = bottleneck(&work).expect("there is work");
@@ -108,5 +117,23 @@ mod tests {
         let slow_disk = Work { decoding: 4.0, reading: 30.0, ..work };
         assert_eq!(bottleneck(&slow_disk).map(|found| found.step), Some(Step::Reading));
         assert_eq!(bottleneck(&Work::default()), None);
+    }
+
+    #[test]
+    fn loaders_that_are_busy_ahead_of_a_slow_model_are_not_named() {
+        // All threads decode, on cores they share with the model, and the one worker never waits.
+        let work = Work {
+            seconds: 10.0,
+            items: 100.0,
+            threads: 2.0,
+            workers: 1.0,
+            decoding: 19.9,
+            model: 9.5,
+            waiting: 0.1,
+            ..Work::default()
+        };
+        assert_eq!(bottleneck(&work).map(|found| found.step), Some(Step::Model));
+        let starving = Work { model: 5.0, waiting: 4.9, ..work };
+        assert_eq!(bottleneck(&starving).map(|found| found.step), Some(Step::Decoding));
     }
 }

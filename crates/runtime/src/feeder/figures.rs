@@ -20,15 +20,17 @@ impl Hub {
     fn figures(&self) -> Figures {
         let written = &self.writing.written;
         let workers = self.workers.values();
-        let (mut model, mut copying) = (self.tally.model, self.tally.copying);
+        let (mut model, mut copying, mut waiting) =
+            (self.tally.model, self.tally.copying, self.tally.waiting);
         for worker in workers {
             model += worker.model_seconds;
             copying += worker.copy_seconds;
+            waiting += worker.wait_seconds;
         }
         #[allow(clippy::cast_precision_loss)] // seconds
         let writing = written.busy.load(Ordering::Relaxed) as f64 / 1e9;
-        let mut work =
-            Work { workers: f64::from(self.working()), model, copying, writing, ..Work::default() };
+        let workers = f64::from(self.working());
+        let mut work = Work { workers, model, copying, waiting, writing, ..Work::default() };
         if let Some(flow) = &self.flow {
             let rates = flow.loaders.rates();
             work.threads = f64::from(flow.threads);

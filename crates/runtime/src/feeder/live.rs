@@ -143,6 +143,7 @@ fn between(from: &Figures, to: &Figures, stretch: Duration) -> Work {
         decoding: to.work.decoding - from.work.decoding,
         copying: to.work.copying - from.work.copying,
         model: to.work.model - from.work.model,
+        waiting: to.work.waiting - from.work.waiting,
         writing: to.work.writing - from.work.writing,
     }
 }
