@@ -70,6 +70,8 @@ class Outcome:
         self.split = 0
         """The most items given to the model at once."""
         self.ooms = 0
+        self.certain = False
+        """What failed did so by how the model answers, and would not be right if it were tried one by one."""
 
 
 class Around:
@@ -141,6 +143,7 @@ class Caller:
         if miscounted and not outcome.failed:
             # Right for each alone and wrong for many: these are not one result per item, and must not pass for that.
             outcome.failed = dict.fromkeys(range(batch.count), miscounted)
+            outcome.certain = True
         self._put_together(batch, results, outcome)
 
     def _next_try(self, start: int, end: int, may_retry: bool, out_of_memory: bool) -> List[Tuple[int, int, bool]]:

@@ -375,6 +375,7 @@ def send_results(connection: Connection, backend: Any, done: _Done) -> None:
         },
         split=outcome.split,
         ooms=outcome.ooms,
+        certain=outcome.certain,
         memory=backend.memory(),
     )
 

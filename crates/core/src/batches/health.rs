@@ -250,7 +250,8 @@ impl Health {
 }
 
 impl Outcome {
-    fn into_failed(self) -> Option<Failed> {
+    /// The failure, if it is one.
+    pub fn into_failed(self) -> Option<Failed> {
         match self {
             Self::Failed(failed) => Some(failed),
             Self::Done { .. } => None,

@@ -134,6 +134,9 @@ pub struct ResultsHead {
     /// How often memory ran out on the way.
     #[serde(default)]
     pub ooms: u32,
+    /// What failed did so by how the model answers, not by its state: trying it again one by one would hide that.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub certain: bool,
     /// GPU memory, where there is a GPU.
     #[serde(default)]
     pub memory: Option<GpuMemory>,

@@ -3,7 +3,7 @@
 use std::sync::{MutexGuard, PoisonError};
 use std::time::Instant;
 
-use gpulane_core::batches::{BatchId, Outcome, Prospects, Span, WorkerId};
+use gpulane_core::batches::{BatchId, Judgement, Outcome, Prospects, Span, WorkerId};
 use gpulane_feed::wire::{FromWorker, PROTOCOL, RawFrame, ResultsHead, Role, ToWorker};
 use serde_json::{Map, json};
 
@@ -133,7 +133,7 @@ impl Hub {
         self.on_answered(id);
         let outcomes = self.outcomes(span, head);
         let done = self.put_rows(span, &outcomes, head, body);
-        let judged = self.health.on_batch(id, outcomes);
+        let judged = if head.certain { certain(outcomes) } else { self.health.on_batch(id, outcomes) };
         self.follow(id, judged);
         if done > 0 && self.books.settle(span.slot, done) {
             self.free(span.slot);
@@ -262,6 +262,12 @@ impl Hub {
             flow.tune(now, waited, workers);
         }
     }
+}
+
+/// Failures that nothing is to be learned from by trying again.
+fn certain(outcomes: Vec<Outcome>) -> Judgement {
+    let failed = outcomes.into_iter().filter_map(Outcome::into_failed);
+    Judgement { failed: failed.collect(), ..Judgement::default() }
 }
 
 /// Whether a model was given arguments that it does not take, or not those it needs: in the words of our own package, which looks before
