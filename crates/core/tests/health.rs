@@ -150,7 +150,9 @@ impl World {
             .collect();
         let judged = self.health.on_batch(id, outcomes);
         assert_eq!(judged.works, !done.is_empty());
-        done.into_iter().for_each(|(slot, entry)| self.settle(slot, entry, false));
+        for (slot, entry) in done {
+            self.settle(slot, entry, false);
+        }
         if judged.works || judged.convicted || judged.doubtful {
             self.books.on_trial(id, judged.doubtful);
         }

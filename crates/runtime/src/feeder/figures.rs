@@ -1,5 +1,6 @@
 //! The map in figures: for `live.json`, and in one line at its end.
 
+use std::fmt::Write;
 use std::sync::atomic::Ordering;
 use std::time::{Instant, SystemTime, UNIX_EPOCH};
 
@@ -105,18 +106,7 @@ impl Hub {
             1 => ", 1 worker died and was replaced".to_owned(),
             many => format!(", workers died and were replaced {many} times"),
         };
-        let mended = [
-            (self.tally.replaced, "replaced after failures in a row"),
-            (self.tally.overdue, "replaced because the model did not come back"),
-        ];
-        let mended: String = mended
-            .into_iter()
-            .filter(|(count, _)| *count > 0)
-            .map(|(count, why)| {
-                format!(", {count} worker{} {why}", if count == 1 { " was" } else { "s were" })
-            })
-            .collect();
-        let deaths = format!("{deaths}{mended}");
+        let deaths = format!("{deaths}{}", self.replacements());
         let limited = if limit.busy < SATURATED {
             String::new()
         } else {
@@ -135,5 +125,20 @@ impl Hub {
             work.items / work.seconds,
             work.seconds
         )
+    }
+
+    /// Workers that were replaced, and why, for the end of a line.
+    fn replacements(&self) -> String {
+        let all = [
+            (self.tally.replaced, "replaced after failures in a row"),
+            (self.tally.overdue, "replaced because the model did not come back"),
+        ];
+        let mut text = String::new();
+        for (count, why) in all.into_iter().filter(|(count, _)| *count > 0) {
+            let were = if count == 1 { " was" } else { "s were" };
+            // A text takes everything.
+            let _ = write!(text, ", {count} worker{were} {why}");
+        }
+        text
     }
 }
