@@ -157,7 +157,7 @@ fn rgb<const SAMPLES: usize>(samples: [u8; SAMPLES], colour: Colour) -> [u8; 3] 
 }
 
 /// ITU-R 601 in fixed point, as Pillow has it.
-fn luma([red, green, blue]: [u8; 3]) -> u8 {
+pub(crate) fn luma([red, green, blue]: [u8; 3]) -> u8 {
     let sum = u32::from(red) * 19_595 + u32::from(green) * 38_470 + u32::from(blue) * 7_471 + 0x8000;
     sum.to_be_bytes()[1]
 }

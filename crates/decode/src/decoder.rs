@@ -1,12 +1,14 @@
 //! The decoder of one thread: what an item is, which way it takes, and the buffers that are kept between items.
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 use gpulane_model::{DamagePolicy, Decode, Filter, Image, Size};
 
-use crate::colour::{Wanted, convert, premultiply};
+use crate::colour::{Colour, Wanted, convert, premultiply};
 use crate::fit::{fitting, oriented};
+use crate::icc::{Conversion, Profiles, embedded};
 use crate::jpeg::Jpegs;
 use crate::memory::{Resizing, area, stretch_to};
 use crate::orient::turn;
@@ -33,6 +35,10 @@ pub struct Decoder {
     pub(crate) raw: Vec<u8>,
     /// Pixels of the right kind, where they still must be resized or turned.
     pub(crate) pixels: Vec<u8>,
+    /// Colour profiles that were seen before.
+    profiles: Profiles,
+    /// What brings the colours of the item at hand to sRGB; none where that was not asked for or nothing is to be done.
+    pub(crate) conversion: Option<Arc<Conversion>>,
     /// For the line that says what the bottleneck is.
     pub(crate) spent: Spent,
 }
@@ -44,6 +50,8 @@ pub(crate) struct Task {
     pub(crate) wanted: Wanted,
     /// The size it is brought to, if to any.
     pub(crate) size: Option<Size>,
+    /// Whether an embedded colour profile is applied.
+    srgb: bool,
 }
 
 impl Decoder {
@@ -57,6 +65,8 @@ impl Decoder {
             shaper: Shaper::new(),
             raw: Vec::new(),
             pixels: Vec::new(),
+            profiles: Profiles::default(),
+            conversion: None,
             spent: Spent::default(),
         }
     }
@@ -76,8 +86,8 @@ impl Decoder {
         place: &mut dyn Place,
     ) -> Result<Form, Rejection> {
         let made = match self.decode {
-            Decode::Image(Image { channels, size }) => {
-                self.image(encoded, finish, Task { wanted: channels.into(), size }, place)
+            Decode::Image(Image { channels, size, srgb }) => {
+                self.image(encoded, finish, Task { wanted: channels.into(), size, srgb }, place)
             }
             Decode::Bytes => plain::bytes(encoded, &self.limits, place),
             Decode::Text => plain::text(encoded, &self.limits, place),
@@ -107,9 +117,14 @@ impl Decoder {
     ) -> Result<Form, Rejection> {
         let limits = self.limits;
         let alpha = task.wanted == Wanted::Rgba;
-        let still = match sniff::format(encoded)? {
+        let format = sniff::format(encoded)?;
+        self.conversion = None;
+        if task.srgb && let Some(profile) = embedded(encoded, format) {
+            self.conversion = Some(self.profiles.conversion(&profile)?);
+        }
+        let still = match format {
             Format::Jpeg => return self.jpeg(encoded, finish, task, place),
-            Format::Tiff if task.wanted == Wanted::Gray && task.size.is_none() => {
+            Format::Tiff if task.wanted == Wanted::Gray && task.size.is_none() && !task.srgb => {
                 if let Some(stack) = guarded(|| tiff::stack(encoded, &limits))? {
                     return self.stack(stack, place);
                 }
@@ -133,14 +148,25 @@ impl Decoder {
         timed(&mut self.spent.decode, || guarded(|| stack.read(target)))?.judged(self.damaged, form)
     }
 
+    /// Leaves the item's colours as they are where its profile changes none of this kind; an error where it is for others.
+    pub(crate) fn settle_conversion(&mut self, colour: Colour) -> Result<(), Rejection> {
+        let concerns = self.conversion.as_ref().map(|conversion| conversion.concerns(colour)).transpose()?;
+        if concerns == Some(false) {
+            self.conversion = None;
+        }
+        Ok(())
+    }
+
     /// Anything but a JPEG: read, converted, turned and resized, leaving out what is not needed.
     fn still(&mut self, still: Still<'_>, task: Task, place: &mut dyn Place) -> Result<Form, Rejection> {
         let Still { sides, layout, orientation, memory, read } = still;
+        self.settle_conversion(layout.colour)?;
+        let conversion = self.conversion.clone();
         let upright = oriented(sides, orientation);
         let size = task.size.filter(|size| !fitting(upright, 1, *size).keeps(upright, 1, *size));
         // More than 8 bits are kept where nothing is to be computed from them.
-        let keeps = task.wanted == Wanted::Gray && task.size.is_none() && layout.samples() == 1;
-        let ready = keeps || layout == task.wanted.layout();
+        let keeps = task.wanted == Wanted::Gray && task.size.is_none() && !task.srgb && layout.samples() == 1;
+        let ready = keeps || (layout == task.wanted.layout() && conversion.is_none());
         if !ready && !layout.converts() {
             return Err(Rejection::broken(still::not_eight_bits(layout)));
         }
@@ -169,15 +195,19 @@ impl Decoder {
         let damage = timed(&mut self.spent.decode, || guarded(|| read(raw)))?;
         // What fails is not worth to be converted.
         let form = damage.judged(self.damaged, form)?;
+        let convert = |from: &[u8], to: &mut [u8]| match &conversion {
+            Some(conversion) => conversion.convert(from, layout, task.wanted, to),
+            None => convert(from, layout, task.wanted, to),
+        };
         if size.is_none() && orientation == 1 {
-            convert(raw, layout, task.wanted, self.limits.room(place, form.bytes)?);
+            convert(raw, self.limits.room(place, form.bytes)?);
             return Ok(form);
         }
         let pixels = if ready {
             raw
         } else {
             let pixels = stretch_to(&mut self.pixels, area * task.wanted.channels() as usize);
-            convert(raw, layout, task.wanted, pixels);
+            convert(raw, pixels);
             pixels
         };
         timed(&mut self.spent.resize, || match size {
@@ -205,10 +235,13 @@ impl Decoder {
     /// Gives back what only a giant needed.
     fn relax(&mut self) {
         let own = self.raw.capacity() + self.pixels.capacity();
-        if (own + self.shaper.kept() + self.jpegs.kept()) as u64 > self.limits.keeps() {
+        self.conversion = None;
+        let others = self.shaper.kept() + self.jpegs.kept() + self.profiles.kept();
+        if (own + others) as u64 > self.limits.keeps() {
             (self.raw, self.pixels) = (Vec::new(), Vec::new());
             self.shaper.give_back();
             self.jpegs.give_back();
+            self.profiles.give_back();
         }
     }
 }

@@ -30,6 +30,7 @@ mod exif;
 mod fit;
 mod form;
 mod gif;
+mod icc;
 mod jpeg;
 mod memory;
 mod notes;

@@ -32,6 +32,8 @@ pub struct Image {
     pub channels: Channels,
     /// The size it is brought to; none: it stays as large as it is.
     pub size: Option<Size>,
+    /// Whether a colour profile in the file is applied, so that colours are sRGB's.
+    pub srgb: bool,
 }
 
 /// What a pixel has.
@@ -92,7 +94,7 @@ pub struct DecodeError(String);
 
 impl Decode {
     /// `rgb`: images in colour, each as large as it is.
-    pub const RGB: Self = Self::Image(Image { channels: Channels::Rgb, size: None });
+    pub const RGB: Self = Self::Image(Image { channels: Channels::Rgb, size: None, srgb: false });
 
     /// Bytes of every decoded item, where all have the same.
     pub const fn item_bytes(self) -> Option<u64> {
@@ -160,23 +162,24 @@ impl fmt::Display for Decode {
     }
 }
 
-/// The one order: kind, size, fit, filter. What is the default is left out, so that a text from before there was a choice is
+/// The one order: kind, size, fit, filter, profile. What is the default is left out, so that a text from before there was a choice is
 /// written as it was read.
 impl fmt::Display for Image {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(self.channels.word())?;
-        let Some(Size { width, height, fit, filter }) = self.size else { return Ok(()) };
-        write!(f, ":{width}x{height}")?;
-        match fit {
-            Fit::Stretch => {}
-            Fit::Crop => f.write_str(":crop")?,
-            Fit::Pad => f.write_str(":pad")?,
-            Fit::Short(side) => write!(f, ":short={side}")?,
+        if let Some(Size { width, height, fit, filter }) = self.size {
+            write!(f, ":{width}x{height}")?;
+            match fit {
+                Fit::Stretch => {}
+                Fit::Crop => f.write_str(":crop")?,
+                Fit::Pad => f.write_str(":pad")?,
+                Fit::Short(side) => write!(f, ":short={side}")?,
+            }
+            if filter != Filter::default() {
+                write!(f, ":{}", filter.word())?;
+            }
         }
-        if filter != Filter::default() {
-            write!(f, ":{}", filter.word())?;
-        }
-        Ok(())
+        if self.srgb { f.write_str(":srgb") } else { Ok(()) }
     }
 }
 

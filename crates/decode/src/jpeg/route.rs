@@ -2,7 +2,7 @@
 
 use std::time::Instant;
 
-use gpulane_model::{Filter, Size};
+use gpulane_model::Filter;
 
 use super::Opened;
 use super::libjpeg::{Colours, Pixel, Sampling};
@@ -30,7 +30,9 @@ impl Decoder {
         place: &mut dyn Place,
     ) -> Result<Form, Rejection> {
         let mut opened = Opened::new(encoded, &self.limits)?;
-        if let (Wanted::Rgb, Some(size @ Size { filter: Filter::Bilinear, .. })) = (task.wanted, task.size) {
+        self.settle_conversion(opened.stored().colour)?;
+        let unfinished = task.size.filter(|size| size.filter == Filter::Bilinear && self.conversion.is_none());
+        if let (Wanted::Rgb, Some(size)) = (task.wanted, unfinished) {
             if finish == Finish::Encoded && opened.travels() {
                 return self.jpeg_as_it_is(&opened, place);
             }
@@ -98,7 +100,7 @@ impl Decoder {
         let planes = opened.layout(by).map_or(0, |layout| layout.bytes() as u64);
         let (channels, turned) = (task.wanted.channels(), orientation != 1);
         let resized = Resizing { sides, used, to: lying, channels, turned, filter: size.filter }.memory();
-        let memory = pixels.max(planes) + opened.ink(by) + opened.memory().max(resized);
+        let memory = pixels.max(planes) + self.unconverted(opened, by) + opened.memory().max(resized);
         self.limits.claim(place, opened.sides(), memory)?;
         if (Fitting { used, ..fitting }).keeps(sides, orientation, size) {
             let form = Form::image(Element::U8, sides.0, sides.1, task.wanted.channels());
@@ -109,6 +111,7 @@ impl Decoder {
         let finished = opened
             .layout(by)
             .filter(|_| task.wanted == Wanted::Rgb && size.filter == Filter::Bilinear)
+            .filter(|_| self.conversion.is_none())
             .filter(|_| self.shaper.takes_planes(sides, used, lying));
         let plain = finished.filter(|layout| self.jpeg_unfinished(opened, *layout, &mut buffer));
         let whole = if let Some(layout) = plain {
@@ -153,7 +156,7 @@ impl Decoder {
         let (width, height) = oriented(opened.sides(), orientation);
         let form = Form::image(Element::U8, width, height, task.wanted.channels());
         let turned = if orientation == 1 { 0 } else { form.bytes };
-        self.limits.claim(place, opened.sides(), turned + opened.ink(1) + opened.memory())?;
+        self.limits.claim(place, opened.sides(), turned + self.unconverted(opened, 1) + opened.memory())?;
         let target = self.limits.room(place, form.bytes)?;
         if orientation == 1 {
             return self.jpeg_into(opened, (1, task.wanted), target)?.judged(self.damaged, form);
@@ -171,7 +174,14 @@ impl Decoder {
         decoded?.judged(self.damaged, form)
     }
 
-    /// Decodes into `target`, which has the bytes for it. Ink goes through a buffer of its own.
+    /// Bytes of the pixels as they are stored, so many times smaller, where they are not what is wanted.
+    fn unconverted(&self, opened: &Opened, by: u32) -> u64 {
+        let stored = opened.stored();
+        let converted = self.conversion.is_some() || stored.colour == Colour::InvertedCmyk;
+        if converted { area(opened.shrunk(by)) * stored.pixel_bytes() as u64 } else { 0 }
+    }
+
+    /// Decodes into `target`, which has the bytes for it. Ink, and what a profile describes, goes through a buffer of its own.
     fn jpeg_into(
         &mut self,
         opened: &mut Opened<'_>,
@@ -179,11 +189,18 @@ impl Decoder {
         target: &mut [u8],
     ) -> Result<Damage, Rejection> {
         let began = Instant::now();
-        let decoded = if opened.colours == Colours::Ink {
-            let ink = stretch_to(&mut self.raw, bytes_of(opened.shrunk(by), 4));
-            opened.pixels(by, Pixel::Cmyk, ink).inspect(|_| {
-                let layout = colour::Layout { colour: Colour::InvertedCmyk, element: Element::U8 };
-                convert(ink, layout, wanted, target);
+        let (stored, conversion) = (opened.stored(), self.conversion.clone());
+        let decoded = if conversion.is_some() || stored.colour == Colour::InvertedCmyk {
+            let pixel = match stored.colour {
+                Colour::InvertedCmyk => Pixel::Cmyk,
+                Colour::Gray => Pixel::Gray,
+                _ => Pixel::Rgb,
+            };
+            let bytes = area(opened.shrunk(by)) * stored.pixel_bytes() as u64;
+            let raw = stretch_to(&mut self.raw, usize::try_from(bytes).unwrap_or(usize::MAX));
+            opened.pixels(by, pixel, raw).inspect(|_| match &conversion {
+                Some(conversion) => conversion.convert(raw, stored, wanted, target),
+                None => convert(raw, stored, wanted, target),
             })
         } else {
             let pixel = match wanted {
@@ -214,9 +231,14 @@ impl Opened<'_> {
         self.header.coefficients + rows + 2 * self.encoded.len() as u64
     }
 
-    /// Bytes of the ink that is not yet colours, so many times smaller.
-    const fn ink(&self, by: u32) -> u64 {
-        if matches!(self.colours, Colours::Ink) { 4 * area(self.shrunk(by)) } else { 0 }
+    /// How its pixels lie if they are decoded as they are stored.
+    const fn stored(&self) -> colour::Layout {
+        let colour = match self.colours {
+            Colours::Ink => Colour::InvertedCmyk,
+            Colours::Gray => Colour::Gray,
+            _ => Colour::Rgb,
+        };
+        colour::Layout { colour, element: Element::U8 }
     }
 
     /// The protocol's number for how its chroma is subsampled; none if its planes cannot be described with one.

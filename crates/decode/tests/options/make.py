@@ -10,12 +10,13 @@ from __future__ import annotations
 
 import io
 import json
+import struct
 import sys
 import zlib
 from pathlib import Path
 
 import numpy as np
-from PIL import Image, ImageOps
+from PIL import Image, ImageCms, ImageOps
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "images"))
@@ -47,9 +48,25 @@ def short_side(image: Image.Image, short: int, target: tuple[int, int], resample
     return by_arithmetic(image, short, target, resample)
 
 
-def expected(encoded: bytes, decode: str) -> np.ndarray:
+def as_srgb(image: Image.Image, profile: bytes | None) -> Image.Image:
+    """What `ImageCms.profileToProfile` makes of an image by its own profile: perceptual, as is its default."""
+    if profile is None:
+        return image
+    source = ImageCms.ImageCmsProfile(io.BytesIO(profile))
+    space = source.profile.xcolor_space.strip()
+    if space == "RGB" and image.mode not in ("RGB", "RGBA"):
+        image = image.convert("RGBA" if "A" in image.mode or "transparency" in image.info else "RGB")
+    mode = "RGBA" if image.mode == "RGBA" else "RGB"
+    return ImageCms.profileToProfile(image, source, ImageCms.createProfile("sRGB"), outputMode=mode)
+
+
+def expected(encoded: bytes, decode: str, profile: bytes | None = None) -> np.ndarray:
     kind, *words = decode.split(":")
-    image = ImageOps.exif_transpose(Image.open(io.BytesIO(encoded))).convert(MODES[kind])
+    image = ImageOps.exif_transpose(Image.open(io.BytesIO(encoded)))
+    if "srgb" in words:
+        words.remove("srgb")
+        image = as_srgb(image, profile or image.info.get("icc_profile"))
+    image = image.convert(MODES[kind])
     if not words:
         return np.asarray(image)
     width, _, height = words[0].partition("x")
@@ -73,10 +90,11 @@ class Cases:
     def __init__(self) -> None:
         self.cases: list[dict] = []
 
-    def add(self, name: str, encoded: bytes, decodes: list[str], most: int = 1) -> None:
+    def add(self, name: str, encoded: bytes, decodes: list[str], most: int = 1, profile: bytes | None = None) -> None:
+        """`profile`: what the file carries, where Pillow does not read it."""
         (HERE / name).write_bytes(encoded)
         for decode in decodes:
-            pixels = expected(encoded, decode)
+            pixels = expected(encoded, decode, profile)
             stored = f"{name}.{decode.replace(':', '-').replace('=', '')}.raw.z"
             (HERE / stored).write_bytes(zlib.compress(np.ascontiguousarray(pixels).tobytes(), 9))
             self.cases.append({"file": name, "decode": decode, "expected": stored, "shape": list(pixels.shape), "max": most})
@@ -128,11 +146,132 @@ def alpha(cases: Cases) -> None:
     cases.add("opaque.bmp", saved(image.convert("RGB"), "BMP"), ["rgba"])
 
 
+# Colour profiles -------------------------------------------------------------------------------------------------
+
+# What a colour is in the profile's own space, adapted to D50: red, green, blue.
+P3 = ((0.51512, 0.2412, -0.00105), (0.29198, 0.69225, 0.04189), (0.1571, 0.06657, 0.78407))
+ADOBE = ((0.60974, 0.31111, 0.01947), (0.20528, 0.62567, 0.06087), (0.14919, 0.06322, 0.74457))
+PROPHOTO = ((0.79767, 0.28804, 0.0), (0.13519, 0.71188, 0.0), (0.03134, 0.00009, 0.82491))
+SRGB = ((0.43607, 0.22249, 0.01392), (0.38515, 0.71687, 0.09708), (0.14307, 0.06061, 0.7141))
+
+
+def fixed(number: float) -> bytes:
+    return struct.pack(">i", round(number * 65536))
+
+
+def xyz(colour: tuple[float, float, float]) -> bytes:
+    return b"XYZ \0\0\0\0" + b"".join(map(fixed, colour))
+
+
+def gamma(power: float) -> bytes:
+    return b"curv\0\0\0\0" + struct.pack(">IH", 1, round(power * 256))
+
+
+def srgb_curve() -> bytes:
+    numbers = (2.4, 1 / 1.055, 0.055 / 1.055, 1 / 12.92, 0.04045)
+    return b"para\0\0\0\0" + struct.pack(">HH", 3, 0) + b"".join(map(fixed, numbers))
+
+
+def icc(version: int, kind: bytes, space: bytes, pcs: bytes, tags: dict[bytes, bytes]) -> bytes:
+    """A profile of these tags."""
+    tags = {b"desc": b"desc\0\0\0\0\0\0\0\x05test\0" + bytes(78), b"wtpt": xyz((0.9642, 1.0, 0.8249)), **tags}
+    at = 128 + 4 + 12 * len(tags)
+    table, bodies = struct.pack(">I", len(tags)), b""
+    for name, body in tags.items():
+        body += bytes(-len(body) % 4)
+        table += name + struct.pack(">II", at + len(bodies), len(body))
+        bodies += body
+    d50 = b"".join(map(fixed, (0.9642, 1.0, 0.8249)))
+    head = struct.pack(">I4sI", at + len(bodies), b"lcms", version << 24) + kind + space + pcs
+    head += bytes(12) + b"acsp" + bytes(24) + struct.pack(">I", 0) + d50
+    return head + bytes(128 - len(head)) + table + bodies
+
+
+def matrix(colours: tuple, curve: bytes, version: int = 2) -> bytes:
+    tags = dict(zip((b"rXYZ", b"gXYZ", b"bXYZ"), map(xyz, colours)))
+    return icc(version, b"mntr", b"RGB ", b"XYZ ", {**tags, **dict.fromkeys((b"rTRC", b"gTRC", b"bTRC"), curve)})
+
+
+def gray(curve: bytes) -> bytes:
+    return icc(2, b"mntr", b"GRAY", b"XYZ ", {b"kTRC": curve})
+
+
+def table(inputs: int, outputs: int, grid: int, values: np.ndarray) -> bytes:
+    """A `lut16Type` without curves. `values`: 0 to 1."""
+    head = b"mft2\0\0\0\0" + bytes([inputs, outputs, grid, 0])
+    head += b"".join(map(fixed, (1, 0, 0, 0, 1, 0, 0, 0, 1))) + struct.pack(">HH", 2, 2)
+    ramp = struct.pack(">HH", 0, 65535)
+    return head + ramp * inputs + (values * 65535).round().astype(">u2").tobytes() + ramp * outputs
+
+
+def press(version: int) -> bytes:
+    """Ink on paper that is not white, with a black that is not black."""
+    grid = np.linspace(0, 1, 5)
+    ink = np.stack(np.meshgrid(grid, grid, grid, grid, indexing="ij"), axis=-1).reshape(-1, 4)
+    light = (1 - ink[:, :3] * [0.85, 0.8, 0.9]) * (1 - 0.88 * ink[:, 3:])
+    lightness = 12 + 82 * (light @ [0.25, 0.6, 0.15]) ** 0.8
+    red_green = 70 * (light[:, 0] - light[:, 1])
+    yellow_blue = 60 * (light @ [0.5, 0.5, -1.0])
+    lab = np.stack([lightness / 100, (red_green + 128) / 255, (yellow_blue + 128) / 255], axis=-1) * (65280 / 65535)
+    side = np.linspace(0, 1, 5)
+    back = np.stack(np.meshgrid(side, side, side, indexing="ij"), axis=-1).reshape(-1, 3)
+    inks = np.concatenate([np.clip(1.2 - back, 0, 1), np.clip(1 - back[:, :1] * 1.4, 0, 1)], axis=-1)
+    tags = {b"A2B0": table(4, 3, 5, lab.clip(0, 1)), b"B2A0": table(3, 4, 5, inks)}
+    return icc(version, b"prtr", b"CMYK", b"Lab ", tags)
+
+
+def profiles(cases: Cases) -> None:
+    image = picture(48, 36, 9)
+    kinds = {
+        "p3-v4": matrix(P3, srgb_curve(), 4),
+        "p3-v2": matrix(P3, gamma(2.2)),
+        "adobe": matrix(ADOBE, gamma(2.19921875)),
+        "prophoto": matrix(PROPHOTO, gamma(1.8)),
+        "srgb": matrix(SRGB, srgb_curve(), 4),
+    }
+    for name, profile in kinds.items():
+        cases.add(f"icc-{name}.png", saved(image, "PNG", icc_profile=profile), ["rgb:srgb", "rgb"], most=2)
+    wide = kinds["p3-v4"]
+    cases.add("icc-resized.png", saved(image, "PNG", icc_profile=wide, exif=exif(6)), ["rgb:20x24:bicubic:srgb", "gray:srgb", "rgba:srgb"], most=2)
+    clear = image.copy()
+    clear.putalpha(Image.fromarray((np.indices((36, 48)).sum(0) * 3).astype(np.uint8)))
+    cases.add("icc-alpha.png", saved(clear, "PNG", icc_profile=wide), ["rgba:srgb", "rgb:srgb", "rgba:20x20:srgb"], most=2)
+    cases.add("icc-palette.png", saved(image.quantize(31), "PNG", icc_profile=wide), ["rgb:srgb"], most=2)
+    cases.add("icc-gray.png", saved(image.convert("L"), "PNG", icc_profile=gray(gamma(1.8))), ["rgb:srgb", "gray:srgb", "gray:20x20:srgb"], most=2)
+    cases.add("icc-gray-rgb.png", saved(image.convert("L"), "PNG", icc_profile=kinds["prophoto"]), ["rgb:srgb"], most=2)
+    cases.add("icc.jpg", jpeg(image, icc_profile=wide), ["rgb:srgb", "rgb:40x30:srgb", "gray:srgb"], most=3)
+    # In two parts: 65,519 bytes fit into one.
+    large = icc(2, b"mntr", b"RGB ", b"XYZ ", {**dict(zip((b"rXYZ", b"gXYZ", b"bXYZ"), map(xyz, ADOBE))), **dict.fromkeys((b"rTRC", b"gTRC", b"bTRC"), gamma(2.2)), b"priv": b"data" + bytes(70_000)})
+    cases.add("icc-parts.jpg", jpeg(image, icc_profile=large), ["rgb:srgb"], most=3)
+    cases.add("icc-gray.jpg", jpeg(image.convert("L"), icc_profile=gray(gamma(2.6))), ["rgb:srgb", "gray:srgb"], most=3)
+    for version in (2, 4):
+        cases.add(f"icc-press-v{version}.jpg", jpeg(image.convert("CMYK"), icc_profile=press(version)), ["rgb:srgb", "rgb:40x30:srgb"], most=3)
+        cases.add(f"icc-press-v{version}.tif", saved(image.convert("CMYK"), "TIFF", icc_profile=press(version), compression="tiff_lzw"), ["rgb:srgb", "rgb"], most=2)
+    cases.add("icc.tif", saved(image, "TIFF", icc_profile=wide, compression="tiff_lzw"), ["rgb:srgb"], most=2)
+    cases.add("icc.webp", saved(image, "WEBP", icc_profile=wide, lossless=True), ["rgb:srgb", "rgb:20x20:srgb"], most=2)
+    cases.add("icc.bmp", with_profile(saved(image, "BMP"), wide), ["rgb:srgb", "rgb"], most=2, profile=wide)
+    plain = saved(image.quantize(31), "GIF")
+    at = 13 + 3 * 2 ** ((plain[10] & 7) + 1)
+    blocks = b"".join(bytes([len(part)]) + part for part in (wide[n : n + 255] for n in range(0, len(wide), 255)))
+    cases.add("icc.gif", plain[:at] + b"\x21\xff\x0bICCRGBG1012" + blocks + b"\0" + plain[at:], ["rgb:srgb"], most=2, profile=wide)
+
+
+def with_profile(bmp: bytes, profile: bytes) -> bytes:
+    """The same with the fifth version of the header, which can have a profile."""
+    header, pixels = bytearray(124), bmp[54:]
+    header[:40] = bmp[14:54]
+    header[0:4] = struct.pack("<I", 124)
+    header[56:60] = b"DEBM"
+    header[112:120] = struct.pack("<II", 124 + len(pixels), len(profile))
+    return b"BM" + struct.pack("<IHHI", 138 + len(pixels) + len(profile), 0, 0, 138) + bytes(header) + pixels + profile
+
+
 def main() -> None:
     cases = Cases()
     short_sides(cases)
     filters(cases)
     alpha(cases)
+    profiles(cases)
     lines = ",\n".join(json.dumps(case) for case in cases.cases)
     (HERE / "cases.json").write_text(f"[\n{lines}\n]\n", encoding="utf-8")
 

@@ -10,7 +10,7 @@ const FORMS: &str = "rgb, rgba or gray, each also with a size (rgb:224x224) and 
 const KINDS: [&str; 8] = ["rgb", "rgba", "gray", "bytes", "npy", "text", "value", "load"];
 
 /// Every word that may stand behind the size.
-const WORDS: &str = "stretch, crop, pad, short=N, nearest, box, bilinear, hamming, bicubic or lanczos";
+const WORDS: &str = "stretch, crop, pad, short=N, nearest, box, bilinear, hamming, bicubic, lanczos or srgb";
 
 /// Longer than any side of an image a model is given; keeps every product of sides within 64 bits.
 const LONGEST_SIDE: u32 = 65_535;
@@ -21,6 +21,7 @@ struct Said {
     size: Option<(u32, u32)>,
     fit: Option<Fit>,
     filter: Option<Filter>,
+    srgb: Option<()>,
 }
 
 impl FromStr for Decode {
@@ -59,7 +60,8 @@ fn image<'t>(
     for word in words {
         said.hear(text, word)?;
     }
-    let Said { size, fit, filter } = said;
+    let Said { size, fit, filter, srgb } = said;
+    let srgb = srgb.is_some();
     let Some((width, height)) = size else {
         let lonely = fit.map(|_| "a fit").or(filter.map(|_| "a filter"));
         if let Some(lonely) = lonely {
@@ -69,10 +71,10 @@ fn image<'t>(
                 &text[kind.len()..]
             )));
         }
-        return Ok(Decode::Image(Image { channels, size: None }));
+        return Ok(Decode::Image(Image { channels, size: None, srgb }));
     };
     let size = Size { width, height, fit: fit.unwrap_or_default(), filter: filter.unwrap_or_default() };
-    Ok(Decode::Image(Image { channels, size: Some(size) }))
+    Ok(Decode::Image(Image { channels, size: Some(size), srgb }))
 }
 
 impl Said {
@@ -85,6 +87,9 @@ impl Said {
             let size = parse_size(text, word)?;
             return once(text, "size", &mut self.size, size);
         }
+        if word == "srgb" {
+            return once(text, "`srgb`", &mut self.srgb, ());
+        }
         let fit = match word.split_once('=') {
             None if word == "stretch" => Fit::Stretch,
             None if word == "crop" => Fit::Crop,
@@ -92,7 +97,7 @@ impl Said {
             Some(("short", side)) => Fit::Short(parse_short(text, side)?),
             None if word == "short" => return Err(no_short(text, word)),
             _ => {
-                let known = ["stretch", "crop", "pad", "short=256"];
+                let known = ["stretch", "crop", "pad", "short=256", "srgb"];
                 let known = known.into_iter().chain(Filter::ALL.map(Filter::word));
                 let meant = did_you_mean(word, known);
                 return Err(DecodeError(format!("`{word}` in `{text}` is unknown{meant}; write {WORDS}")));
@@ -157,6 +162,8 @@ mod tests {
             "rgb:224x224:short=256:bicubic",
             "rgb:9x8:nearest",
             "rgba",
+            "rgb:srgb",
+            "gray:8x9:crop:box:srgb",
             "rgba:32x32:pad:lanczos",
             "gray",
             "gray:8x9",
@@ -178,6 +185,7 @@ mod tests {
             ("rgb:8x8:lanczos:crop", "rgb:8x8:crop:lanczos"),
             ("rgb:8x8:bilinear:stretch", "rgb:8x8"),
             ("grey:8×8", "gray:8x8"),
+            ("rgb:srgb:bicubic:8x8:pad", "rgb:8x8:pad:bicubic:srgb"),
         ] {
             assert_eq!(text.parse::<Decode>().expect(text).to_string(), written);
         }
@@ -199,6 +207,7 @@ mod tests {
             ("rgb:4x4:crop:pad", "more than one fit"),
             ("rgb:4x4:short=9:pad", "more than one fit"),
             ("rgb:4x4:box:box", "more than one filter"),
+            ("rgb:srgb:srgb", "more than one `srgb`"),
             ("rgb:4x4:8x8", "more than one size"),
             ("rgb:bicubic", "has a filter but no size; write `rgb:WIDTHxHEIGHT:bicubic`"),
             ("gray:short=256", "has a fit but no size"),
