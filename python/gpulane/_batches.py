@@ -24,6 +24,8 @@ class Decode(NamedTuple):
     short: int = 0
     """What the shorter side is brought to, with `short`."""
     filter: str = "bilinear"
+    srgb: bool = False
+    """Whether colour profiles are applied; what that changes comes finished."""
 
     @classmethod
     def parse(cls, text: str) -> Decode:
@@ -41,6 +43,8 @@ class Decode(NamedTuple):
                 decode = decode._replace(fit="short", short=int(word[6:]))
             elif word in FILTERS:
                 decode = decode._replace(filter=word)
+            elif word == "srgb":
+                decode = decode._replace(srgb=True)
         return decode
 
     @property

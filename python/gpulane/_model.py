@@ -58,7 +58,7 @@ class Model:
 
     Behind a size, words say how it is reached: `crop`, `pad`, `short=256` (torchvision's `Resize(256)` and
     `CenterCrop`), or none to stretch; and a filter of Pillow's, `nearest`, `box`, `bilinear`, `hamming`, `bicubic` or
-    `lanczos`, if it is not to be `bilinear`: `rgb:224x224:short=256:bicubic`.
+    `lanczos`, if it is not to be `bilinear`: `rgb:224x224:short=256:bicubic`. `srgb` applies colour profiles.
 
     With a GPU, tensors and CuPy arrays are on it, their copy already made or under way on a stream of its own. NumPy
     arrays and `memoryview` are read-only views of shared memory: valid until `predict_batch` returns; copy

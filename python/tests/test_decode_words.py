@@ -22,6 +22,7 @@ class Words(unittest.TestCase):
             ("rgb:224x224:short=256:bicubic", Decode("rgb", (224, 224), "short", 256, "bicubic")),
             ("rgb:lanczos:pad:9x8", Decode("rgb", (9, 8), "pad", filter="lanczos")),
             ("rgba:9x8", Decode("rgba", (9, 8))),
+            ("rgb:9x8:srgb", Decode("rgb", (9, 8), srgb=True)),
             ("text", Decode("text", None)),
         ):
             self.assertEqual(Decode.parse(text), expected)
@@ -36,6 +37,7 @@ class Words(unittest.TestCase):
             ("rgb:8x8", True),
             ("rgb:8x8:short=9", True),
             ("rgb:8x8:crop", True),
+            ("rgb:8x8:srgb", True),
             ("rgb", False),
             ("rgb:8x8:bicubic", False),
             ("rgba:8x8", False),

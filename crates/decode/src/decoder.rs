@@ -39,6 +39,8 @@ pub struct Decoder {
     profiles: Profiles,
     /// What brings the colours of the item at hand to sRGB; none where that was not asked for or nothing is to be done.
     pub(crate) conversion: Option<Arc<Conversion>>,
+    /// Bytes that the profile of the item at hand takes: itself, what is kept of it, and what Little CMS reads of it.
+    pub(crate) profile_memory: u64,
     /// For the line that says what the bottleneck is.
     pub(crate) spent: Spent,
 }
@@ -67,6 +69,7 @@ impl Decoder {
             pixels: Vec::new(),
             profiles: Profiles::default(),
             conversion: None,
+            profile_memory: 0,
             spent: Spent::default(),
         }
     }
@@ -118,8 +121,11 @@ impl Decoder {
         let limits = self.limits;
         let alpha = task.wanted == Wanted::Rgba;
         let format = sniff::format(encoded)?;
-        self.conversion = None;
-        if task.srgb && let Some(profile) = embedded(encoded, format) {
+        (self.conversion, self.profile_memory) = (None, 0);
+        if task.srgb
+            && let Some(profile) = embedded(encoded, format)
+        {
+            self.profile_memory = 4 * profile.len() as u64;
             self.conversion = Some(self.profiles.conversion(&profile)?);
         }
         let still = match format {
@@ -175,7 +181,8 @@ impl Decoder {
         // What a reader takes, it has given back before anything is made of the pixels.
         let raw = area(sides) * layout.pixel_bytes() as u64;
         if size.is_none() && orientation == 1 {
-            self.limits.claim(place, sides, memory + if ready { 0 } else { raw })?;
+            let memory = memory + if ready { 0 } else { raw };
+            self.limits.claim(place, sides, memory + self.profile_memory)?;
         } else {
             let converted = if ready { 0 } else { area(sides) * u64::from(task.wanted.channels()) };
             let resized = size.map_or(0, |size| {
@@ -184,7 +191,8 @@ impl Decoder {
                 let (channels, turned) = (task.wanted.channels(), orientation != 1);
                 Resizing { sides, used: fitting.used, to, channels, turned, filter: size.filter }.memory()
             });
-            self.limits.claim(place, sides, raw + memory.max(converted + resized))?;
+            let memory = raw + memory.max(converted + resized);
+            self.limits.claim(place, sides, memory + self.profile_memory)?;
         }
         if size.is_none() && ready && orientation == 1 {
             let target = self.limits.room(place, form.bytes)?;

@@ -8,6 +8,7 @@
 //! - `rgb` is `ImageOps.exif_transpose(image).convert("RGB")`, then `resize(…)`, `ImageOps.fit` (crop), `ImageOps.pad` (pad) or
 //!   torchvision's `Resize` and `CenterCrop` (short), with the filter asked for. Alpha is dropped. Animations give their first frame,
 //!   TIFF files their first page.
+//! - `srgb` is `ImageCms.profileToProfile` with the file's own profile before all of this, perceptual; without it profiles are ignored.
 //! - `rgba` is the same with `convert("RGBA")`: resized with colours multiplied by alpha, as Pillow does it.
 //! - `gray` is Pillow's `L`. A JPEG gives its luma, without the detour through RGB.
 //! - 16 bits brought to 8 are shifted (`value >> 8`), also where Pillow would clip a gray image to white.

@@ -7,7 +7,7 @@ mod corpus;
 mod place;
 mod tiff_pack;
 
-use corpus::{Named, arrays, broken_copies, jpegs, stills, stored};
+use corpus::{Named, arrays, broken_copies, jpegs, profiled, stills, stored};
 use gpulane_decode::{Decoder, Finish, Form, Limits, Rejection};
 use place::Room;
 
@@ -156,6 +156,20 @@ fn tiffs_of_every_make_leave_nothing_behind() {
     for form in [FORMS[0], FORMS[1], FORMS[7]] {
         assert_sequences(&files, form);
     }
+}
+
+#[test]
+fn a_profile_is_applied_to_its_own_picture_alone() {
+    let files = profiled();
+    assert!(files.len() > 20);
+    // More profiles than are kept, some of them damaged.
+    for form in
+        [("rgb:srgb", Finish::Here), ("rgba:24x18:srgb", Finish::Here), ("rgb:24x18:srgb", Finish::Planes)]
+    {
+        assert_sequences(&files, form);
+    }
+    let few: Vec<Named> = files.into_iter().filter(|(name, _)| name.contains("p3")).collect();
+    assert_sequences(&broken_copies(&few), ("gray:srgb", Finish::Here));
 }
 
 #[test]

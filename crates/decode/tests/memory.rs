@@ -85,6 +85,10 @@ const WHOLE: &[Case] = &[
     case("png alpha", "rgba", || png(SIDES, (8, 6, 0), &[])),
     case("png alpha resized", "rgba:1900x1900", || png(SIDES, (8, 6, 0), &[])),
     case("png opaque", "rgba:1900x1900:hamming", || png(SIDES, (8, 2, 0), &[])),
+    case("png profile", "rgb:srgb", || png(SIDES, (8, 2, 0), &[(b"iCCP", packed(&large_profile()))])),
+    case("png profile resized", "rgba:1900x1900:srgb", || {
+        png(SIDES, (8, 6, 0), &[(b"iCCP", packed(&rgb_profile()))])
+    }),
     case("bmp", "rgb:64x64", || bmp(SIDES)),
     case("bmp gray", "gray", || bmp(SIDES)),
     case("tiff", "rgb:64x64", || tiff_strip(SIDES, 3, 8)),
@@ -185,6 +189,12 @@ const REFUSED: &[Case] = &[
     case("a gif", "rgb:64x64", || gif((13_000, 13_000))[..200].to_vec()),
     case("a png of 16 bits", "rgb:64x64", || png((13_000, 13_000), (16, 6, 0), &[])[..200].to_vec()),
     case("a png's profile", "rgb", || png((9, 9), (8, 2, 0), &[(b"iCCP", profile(600 * MIB))])),
+    case("a profile's table", "rgb:srgb", || {
+        let mut profile = large_profile();
+        let at = profile.windows(4).position(|four| four == b"mft2").expect("a table") + 8;
+        profile[at..at + 3].copy_from_slice(&[4, 3, 90]);
+        png((9, 9), (8, 2, 0), &[(b"iCCP", packed(&profile))])
+    }),
     case("a png of one row", "rgb:64x64", || png((170_000_000, 1), (8, 2, 0), &[])[..200].to_vec()),
     case("a bmp", "rgb:64x64", || bmp((13_000, 13_000))),
     case("a tiff", "rgb:64x64", || tiff_strip((13_000, 13_000), 3, 8)),
@@ -215,6 +225,65 @@ const REFUSED: &[Case] = &[
         [b"\x93NUMPY\x01\0".as_slice(), &[length, 0], header.as_bytes()].concat()
     }),
 ];
+
+/// A profile as a PNG carries it.
+fn packed(profile: &[u8]) -> Vec<u8> {
+    let mut packer = flate2::write::ZlibEncoder::new(b"x\0\0".to_vec(), flate2::Compression::fast());
+    std::io::Write::write_all(&mut packer, profile).expect("packs");
+    packer.finish().expect("packs")
+}
+
+/// Colours far from sRGB's.
+fn rgb_profile() -> Vec<u8> {
+    let colours =
+        [(b"rXYZ", [52_275, 18_877, 0]), (b"gXYZ", [8_860, 46_654, 0]), (b"bXYZ", [2_054, 6, 54_061])];
+    let mut tags: Vec<(&[u8; 4], Vec<u8>)> = Vec::new();
+    for (name, colour) in colours {
+        let numbers: Vec<u8> = colour.iter().flat_map(|number: &i32| number.to_be_bytes()).collect();
+        tags.push((name, [b"XYZ \0\0\0\0".as_slice(), &numbers].concat()));
+    }
+    for name in [b"rTRC", b"gTRC", b"bTRC"] {
+        tags.push((name, b"curv\0\0\0\0\0\0\0\x01\x01\xcd".to_vec()));
+    }
+    built(b"mntrRGB XYZ ", &tags)
+}
+
+/// Nearly as many bytes as a profile may have, most of them in a table that Little CMS reads.
+fn large_profile() -> Vec<u8> {
+    let grid = 87;
+    let mut table = b"mft2\0\0\0\0\x03\x03\0\0".to_vec();
+    table[10] = grid;
+    for number in [1_i32, 0, 0, 0, 1, 0, 0, 0, 1] {
+        table.extend((number << 16).to_be_bytes());
+    }
+    table.extend([0, 2, 0, 2]);
+    table.extend([0, 0, 255, 255].repeat(3));
+    table.extend(vec![0x55; usize::from(grid).pow(3) * 6]);
+    table.extend([0, 0, 255, 255].repeat(3));
+    built(b"scnrRGB Lab ", &[(b"A2B0", table)])
+}
+
+/// A profile of this kind, for these colours, with these tags.
+fn built(kind: &[u8; 12], tags: &[(&[u8; 4], Vec<u8>)]) -> Vec<u8> {
+    let number = |number: usize| u32::try_from(number).expect("small").to_be_bytes();
+    let (mut table, mut bodies) = (number(tags.len()).to_vec(), Vec::new());
+    for (name, body) in tags {
+        table.extend(name.as_slice());
+        table.extend(number(128 + 4 + 12 * tags.len() + bodies.len()));
+        table.extend(number(body.len()));
+        bodies.extend(body);
+        bodies.resize(bodies.len().next_multiple_of(4), 0);
+    }
+    let mut head = vec![0; 128];
+    head[..4].copy_from_slice(&number(128 + table.len() + bodies.len()));
+    head[8..12].copy_from_slice(&[2, 0x40, 0, 0]);
+    head[12..24].copy_from_slice(kind);
+    head[36..40].copy_from_slice(b"acsp");
+    for (at, value) in [(68, 63_190_u32), (72, 65_536), (76, 54_061)] {
+        head[at..at + 4].copy_from_slice(&value.to_be_bytes());
+    }
+    [head, table, bodies].concat()
+}
 
 /// One pixel in a tile of such a width, with so many samples.
 fn tiff_tile(width: u32, samples: u16) -> Vec<u8> {

@@ -70,3 +70,40 @@ fn every_option_gives_the_pixels_of_pillow_and_torchvision() {
     }
     assert!(wrong.is_empty(), "{} of {}:\n{}", wrong.len(), cases.len(), wrong.join("\n"));
 }
+
+#[test]
+fn a_profile_that_cannot_be_applied_is_the_items_reason() {
+    let cases: Vec<Value> = serde_json::from_slice(&file("refused.json")).expect("refused.json");
+    assert!(cases.len() >= 8);
+    for case in &cases {
+        let name = text(case, "file");
+        let as_it_is = decoded(&file(name), "rgb", Finish::Here).expect("a good picture");
+        match (case["words"].as_str(), decoded(&file(name), "rgb:srgb", Finish::Here)) {
+            (Some(words), Err(rejected)) => {
+                assert!(rejected.to_string().contains(words), "{name}: {rejected}");
+            }
+            (None, Ok(made)) => assert!(made == as_it_is, "{name}: its colours have changed"),
+            (words, made) => panic!("{name}: {words:?}, {}", made.is_ok()),
+        }
+    }
+}
+
+#[test]
+fn only_what_workers_can_finish_is_left_to_them() {
+    for (name, decode, kind) in [
+        ("filters.jpg", "rgb:32x24", Kind::Planes),
+        ("filters.jpg", "rgb:32x24:short=30", Kind::Planes),
+        ("filters.jpg", "rgb:32x24:srgb", Kind::Planes),
+        ("filters.jpg", "rgb:32x24:bicubic", Kind::Array),
+        ("filters.jpg", "rgba:32x24", Kind::Array),
+        ("filters.jpg", "gray:32x24", Kind::Array),
+        ("icc.jpg", "rgb:32x24", Kind::Planes),
+        ("icc.jpg", "rgb:32x24:srgb", Kind::Array),
+    ] {
+        for finish in [Finish::Planes, Finish::Encoded] {
+            let (form, _) = decoded(&file(name), decode, finish).expect(name);
+            let encoded = finish == Finish::Encoded && kind == Kind::Planes;
+            assert_eq!(form.kind, if encoded { Kind::Jpeg } else { kind }, "{name} {decode}");
+        }
+    }
+}

@@ -43,7 +43,7 @@ pub(crate) struct Map {
 #[command(next_help_heading = "The map")]
 pub(crate) struct MapSettings {
     /// How items are decoded: rgb:224x224, rgba, gray, npy, text, bytes, …; behind a size also crop, pad, short=N
-    /// and a filter [default: as the model says, else bytes]
+    /// and a filter; srgb applies colour profiles [default: as the model says, else bytes]
     #[arg(long, value_name = "DECODE")]
     pub(crate) decode: Option<String>,
     /// Items per batch [default: auto]

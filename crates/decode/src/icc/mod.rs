@@ -5,7 +5,9 @@ mod embedded;
 
 use std::sync::Arc;
 
-use lcms2::{ColorSpaceSignature, DisallowCache, Flags, Intent, PixelFormat, Profile, ThreadContext, Transform};
+use lcms2::{
+    ColorSpaceSignature, DisallowCache, Flags, Intent, PixelFormat, Profile, ThreadContext, Transform,
+};
 
 use crate::colour::{Colour, Layout, Wanted, convert, luma};
 use crate::{Element, Rejection};
@@ -86,7 +88,9 @@ impl Conversion {
             ColorSpaceSignature::GrayData => (Space::Gray, PixelFormat::GRAY_8),
             ColorSpaceSignature::RgbData => (Space::Rgb, PixelFormat::RGB_8),
             ColorSpaceSignature::CmykData => (Space::Cmyk, PixelFormat::CMYK_8),
-            other => return Err(format!("its colour profile is for {other:?}, which is not converted to sRGB")),
+            other => {
+                return Err(format!("its colour profile is for {other:?}, which is not converted to sRGB"));
+            }
         };
         let target = Profile::new_srgb_context(&context);
         let transform = Transform::new_flags_context(
@@ -192,8 +196,7 @@ fn leaves_colours(space: Space, transform: &ToRgb) -> bool {
 
 /// Numbers in a table of so many points along each of its sides.
 fn entries(grid: &[u8], out: u8) -> Option<usize> {
-    grid.iter()
-        .try_fold(usize::from(out), |product, points| product.checked_mul(usize::from(*points).max(1)))
+    grid.iter().try_fold(usize::from(out), |product, points| product.checked_mul(usize::from(*points).max(1)))
 }
 
 /// Whether no table of colours claims more entries than the profile has bytes: Little CMS would take memory for it before it reads

@@ -31,7 +31,8 @@ impl Decoder {
     ) -> Result<Form, Rejection> {
         let mut opened = Opened::new(encoded, &self.limits)?;
         self.settle_conversion(opened.stored().colour)?;
-        let unfinished = task.size.filter(|size| size.filter == Filter::Bilinear && self.conversion.is_none());
+        let unfinished =
+            task.size.filter(|size| size.filter == Filter::Bilinear && self.conversion.is_none());
         if let (Wanted::Rgb, Some(size)) = (task.wanted, unfinished) {
             if finish == Finish::Encoded && opened.travels() {
                 return self.jpeg_as_it_is(&opened, place);
@@ -174,11 +175,12 @@ impl Decoder {
         decoded?.judged(self.damaged, form)
     }
 
-    /// Bytes of the pixels as they are stored, so many times smaller, where they are not what is wanted.
+    /// Bytes of the pixels as they are stored, so many times smaller, where they are not what is wanted, and of their profile.
     fn unconverted(&self, opened: &Opened, by: u32) -> u64 {
         let stored = opened.stored();
         let converted = self.conversion.is_some() || stored.colour == Colour::InvertedCmyk;
-        if converted { area(opened.shrunk(by)) * stored.pixel_bytes() as u64 } else { 0 }
+        let stored = if converted { area(opened.shrunk(by)) * stored.pixel_bytes() as u64 } else { 0 };
+        stored + self.profile_memory
     }
 
     /// Decodes into `target`, which has the bytes for it. Ink, and what a profile describes, goes through a buffer of its own.

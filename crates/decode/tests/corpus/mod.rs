@@ -21,6 +21,21 @@ pub(crate) fn stored() -> Vec<Named> {
     names.into_iter().map(|name| (name.clone(), image(&name))).collect()
 }
 
+/// Every image with a colour profile, good and bad.
+pub(crate) fn profiled() -> Vec<Named> {
+    let folder = images().with_file_name("options");
+    let mut names: Vec<String> = std::fs::read_dir(&folder)
+        .expect("options")
+        .map(|entry| entry.expect("entry").file_name().into_string().expect("UTF-8"))
+        .filter(|name| name.contains("icc") && !name.ends_with(".z") && !name.ends_with(".icc"))
+        .collect();
+    names.sort();
+    names
+        .into_iter()
+        .map(|name| (name.clone(), std::fs::read(folder.join(&name)).expect("readable")))
+        .collect()
+}
+
 /// JPEGs that leave something behind in a decoder that keeps anything: tables, markers, scans, factors.
 pub(crate) fn jpegs() -> Vec<Named> {
     let whole = [

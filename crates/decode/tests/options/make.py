@@ -20,7 +20,7 @@ from PIL import Image, ImageCms, ImageOps
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE.parent / "images"))
-from make import exif, jpeg, picture, saved  # noqa: E402
+from make import chunk, exif, jpeg, picture, saved  # noqa: E402
 from make import short_side as by_arithmetic  # noqa: E402
 
 try:
@@ -89,6 +89,7 @@ class Cases:
 
     def __init__(self) -> None:
         self.cases: list[dict] = []
+        self.refused: list[dict] = []
 
     def add(self, name: str, encoded: bytes, decodes: list[str], most: int = 1, profile: bytes | None = None) -> None:
         """`profile`: what the file carries, where Pillow does not read it."""
@@ -256,6 +257,31 @@ def profiles(cases: Cases) -> None:
     cases.add("icc.gif", plain[:at] + b"\x21\xff\x0bICCRGBG1012" + blocks + b"\0" + plain[at:], ["rgb:srgb"], most=2, profile=wide)
 
 
+def refused(cases: Cases) -> None:
+    """What cannot be converted as asked; with the words of the reason, or nothing where it is taken without a profile."""
+    image = picture(48, 36, 9)
+
+    def add(name: str, encoded: bytes, words: str | None) -> None:
+        (HERE / name).write_bytes(encoded)
+        cases.refused.append({"file": name, "words": words})
+
+    whole = matrix(P3, srgb_curve(), 4)
+    add("bad-icc.png", saved(image, "PNG", icc_profile=b"no profile" * 30), "damaged colour profile")
+    add("bad-icc-cut.png", saved(image, "PNG", icc_profile=whole[:200]), "damaged colour profile")
+    add("bad-icc-empty.png", saved(image, "PNG", icc_profile=icc(2, b"mntr", b"RGB ", b"XYZ ", {})), "damaged colour profile")
+    add("bad-icc-press.jpg", jpeg(image, icc_profile=press(2)), "is for Cmyk, its pixels are RGB")
+    add("bad-icc-gray.png", saved(image, "PNG", icc_profile=gray(gamma(1.8))), "is for Gray, its pixels are RGB")
+    add("bad-icc-rgb.tif", saved(image.convert("CMYK"), "TIFF", icc_profile=whole), "is for Rgb, its pixels are CMYK")
+    bomb = bytearray(press(2))
+    bomb[bomb.index(b"mft2") + 10] = 200
+    add("bad-icc-bomb.png", saved(image, "PNG", icc_profile=bytes(bomb)), "larger than the profile")
+    packed = saved(image, "PNG", icc_profile=whole)
+    at = packed.index(b"iCCP")
+    length = struct.unpack(">I", packed[at - 4 : at])[0]
+    body = packed[at + 4 : at + 4 + length // 2] + bytes(length - length // 2)
+    add("icc-unpacked.png", packed[: at - 4] + chunk(b"iCCP", body) + packed[at + 8 + length :], None)
+
+
 def with_profile(bmp: bytes, profile: bytes) -> bytes:
     """The same with the fifth version of the header, which can have a profile."""
     header, pixels = bytearray(124), bmp[54:]
@@ -272,6 +298,8 @@ def main() -> None:
     filters(cases)
     alpha(cases)
     profiles(cases)
+    refused(cases)
+    (HERE / "refused.json").write_text(json.dumps(cases.refused, indent=1) + "\n", encoding="utf-8")
     lines = ",\n".join(json.dumps(case) for case in cases.cases)
     (HERE / "cases.json").write_text(f"[\n{lines}\n]\n", encoding="utf-8")
 
