@@ -43,10 +43,13 @@ pub(crate) struct Conversion {
     transform: Option<ToRgb>,
 }
 
+/// The bytes of a profile, and what became of them.
+type Seen = (Vec<u8>, Result<Arc<Conversion>, String>);
+
 /// Profiles seen before, the last one first, and what became of them.
 #[derive(Default)]
 pub(crate) struct Profiles {
-    kept: Vec<(Vec<u8>, Result<Arc<Conversion>, String>)>,
+    kept: Vec<Seen>,
 }
 
 impl Profiles {

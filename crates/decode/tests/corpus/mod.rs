@@ -27,7 +27,7 @@ pub(crate) fn profiled() -> Vec<Named> {
     let mut names: Vec<String> = std::fs::read_dir(&folder)
         .expect("options")
         .map(|entry| entry.expect("entry").file_name().into_string().expect("UTF-8"))
-        .filter(|name| name.contains("icc") && !name.ends_with(".z") && !name.ends_with(".icc"))
+        .filter(|name| name.contains("icc") && !name.contains(".raw."))
         .collect();
     names.sort();
     names
