@@ -189,7 +189,7 @@ impl Tables {
 
 impl Header {
     /// Whether the one scan of a baseline file has as many stretches as it should, parted by restarts in their order, and is followed by the end of
-    /// the image. Looks at marks alone, which takes a hundredth of what decoding takes.
+    /// the image. Looks at marks alone, not at the codes between them.
     pub(super) fn has_all_marks(&self, encoded: &[u8]) -> bool {
         let mut rest = encoded.get(self.data..).unwrap_or_default();
         let mut restarts = 0;
