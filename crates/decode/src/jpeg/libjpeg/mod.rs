@@ -325,7 +325,7 @@ impl<'e> Handle<'e> {
         let subsamp = self.get(raw::TJPARAM_TJPARAM_SUBSAMP);
         // SAFETY: numbers alone.
         let bytes = unsafe { raw::tj3YUVBufSize(side(width)?, 1, side(height)?, subsamp) };
-        if bytes == 0 || bytes as usize > target.len() {
+        if bytes == 0 || bytes > target.len() as u64 {
             return Err("no room for its planes".to_owned());
         }
         let size = self.encoded.len() as raw::size_t;

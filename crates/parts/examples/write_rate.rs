@@ -1,4 +1,4 @@
-//! How much processor time results take on their way into parts: `rate [embeddings|ragged|lists|nested|scalars] [BATCHES]`, CPU seconds and rows per
+//! How much processor time results take on their way into parts: `write_rate [embeddings|ragged|lists|nested|scalars] [BATCHES]`, CPU seconds and rows per
 //! CPU-second on one line. Two programs are compared by running them in turns.
 
 #![allow(clippy::unwrap_used, clippy::cast_precision_loss, clippy::print_stdout)] // a measurement, for whoever changes this crate
