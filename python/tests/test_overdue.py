@@ -60,7 +60,12 @@ class WatchTest(unittest.TestCase):
                 seen.clear()
 
     def test_no_limit_is_no_limit(self) -> None:
-        for head, limit in [({}, None), ({"item_timeout": None}, None), ({"item_timeout": 0}, None), ({"item_timeout": 1.5}, 1.5)]:
+        for head, limit in [
+            ({}, None),
+            ({"item_timeout": None}, None),
+            ({"item_timeout": 0}, None),
+            ({"item_timeout": 1.5}, 1.5),
+        ]:
             self.assertEqual(limit_of(head), limit)
 
 

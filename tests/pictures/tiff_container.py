@@ -1,4 +1,5 @@
-"""Writes a TIFF byte by byte: any samples, bits, compression, predictor, strips or tiles, planes, bit order and byte order. Used by tiffs.py."""
+"""Writes a TIFF byte by byte: any samples, bits, compression, predictor, strips or tiles, planes, bit order and byte
+order. Used by tiffs.py."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ import lzma
 import struct
 import zlib
 from dataclasses import dataclass
+from typing import Any
 
 import imagecodecs
 import numpy as np
@@ -108,11 +110,11 @@ def grouped(chunk: np.ndarray, kind: Kind) -> bytes:
 def compressed(data: bytes, compression: int) -> bytes:
     match compression:
         case 5:
-            return imagecodecs.lzw_encode(data)
+            return bytes(imagecodecs.lzw_encode(data))
         case 8 | 32946:
             return zlib.compress(data, 6)
         case 50000:
-            return imagecodecs.zstd_encode(data)
+            return bytes(imagecodecs.zstd_encode(data))
         case 34925:
             return lzma.compress(data)
     return data
@@ -144,7 +146,7 @@ def chunks_of(samples: np.ndarray, kind: Kind, make: Make) -> list[bytes]:
     return chunks
 
 
-def tags_of(kind: Kind, make: Make) -> list[tuple[int, int, list]]:
+def tags_of(kind: Kind, make: Make) -> list[tuple[int, int, list[Any]]]:
     """Tag, field type and values; those of the data come later."""
     formats = {"u": 1, "i": 2, "f": 3}
     tags = [
@@ -170,7 +172,7 @@ def tags_of(kind: Kind, make: Make) -> list[tuple[int, int, list]]:
     return tags
 
 
-def container(tags: list[tuple[int, int, list]], chunks: list[bytes], make: Make) -> bytes:
+def container(tags: list[tuple[int, int, list[Any]]], chunks: list[bytes], make: Make) -> bytes:
     """The file: its data, what its tags point to, its directory."""
     order, big = make.order, make.big
     width, height, tiled = make.chunk
@@ -189,7 +191,9 @@ def container(tags: list[tuple[int, int, list]], chunks: list[bytes], make: Make
     entries = b""
     room = 8 if big else 4
     for tag, kind, values in sorted(tags):
-        stored = b"".join(value if kind == 7 else struct.pack(order + {3: "H", 4: "I"}[kind], value) for value in values)
+        stored = b"".join(
+            value if kind == 7 else struct.pack(order + {3: "H", 4: "I"}[kind], value) for value in values
+        )
         count = len(stored) if kind == 7 else len(values)
         if len(stored) > room:
             body += b"\0" * (len(body) % 2)

@@ -1,11 +1,13 @@
 """Runs the TIFFs of tiffs.py, and damaged copies of them, through the decoder.
 
     cargo build -p gpulane-decode --example pixels
-    python tests/pictures/tiff_run.py target/debug/examples/pixels             # all of them, compared with what must come; exits with 1 if one is wrong
+    python tests/pictures/tiff_run.py target/debug/examples/pixels
     python tests/pictures/tiff_run.py target/debug/examples/pixels --mutants 5000 [--seed 7]
-    python tests/pictures/tiff_run.py --pack crates/decode/tests/images        # writes the sample that `cargo test -p gpulane-decode` reads
+    python tests/pictures/tiff_run.py --pack crates/decode/tests/images
 
-Mutants are bit flips, cuts, changed tags and spliced files. None may panic, hang (20 s), or take memory that was not claimed.
+The first compares all of them with what must come and exits with 1 if one is wrong; the last writes the sample that
+`cargo test -p gpulane-decode` reads. Mutants are bit flips, cuts, changed tags and spliced files. None may panic, hang
+(20 s), or take memory that was not claimed.
 """
 
 from __future__ import annotations
@@ -22,12 +24,24 @@ import tempfile
 import zlib
 from collections import Counter
 from pathlib import Path
+from typing import Any
 
 import numpy as np
-
 from tiffs import Made, made
 
-TYPES = {"U8": "u1", "U16": "u2", "U32": "u4", "U64": "u8", "I8": "i1", "I16": "i2", "I32": "i4", "I64": "i8", "F16": "f2", "F32": "f4", "F64": "f8"}
+TYPES = {
+    "U8": "u1",
+    "U16": "u2",
+    "U32": "u4",
+    "U64": "u8",
+    "I8": "i1",
+    "I16": "i2",
+    "I32": "i4",
+    "I64": "i8",
+    "F16": "f2",
+    "F32": "f4",
+    "F64": "f8",
+}
 HANG_S = 20
 BESIDE = 4 << 20
 
@@ -37,29 +51,31 @@ class Decoder:
 
     def __init__(self, binary: str) -> None:
         self.binary, self.folder = binary, tempfile.TemporaryDirectory()
-        self.process: subprocess.Popen | None = None
+        self.process: subprocess.Popen[bytes] | None = None
 
-    def decode(self, encoded: bytes, decode: str) -> tuple[dict, bytes]:
+    def decode(self, encoded: bytes, decode: str) -> tuple[dict[str, Any], bytes]:
         """What it says of a file, and its pixels."""
         if self.process is None:
-            pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+            pipes: dict[str, Any] = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
             self.process = subprocess.Popen([self.binary], **pipes)
+        process, stdin, stdout = self.process, self.process.stdin, self.process.stdout
+        assert stdin and stdout and process.stderr
         path = Path(self.folder.name) / "file.tif"
         path.write_bytes(encoded)
-        self.process.stdin.write(f"{decode}\t{path}\n".encode())
-        self.process.stdin.flush()
-        if not select.select([self.process.stdout], [], [], HANG_S)[0]:
-            self.process.kill()
+        stdin.write(f"{decode}\t{path}\n".encode())
+        stdin.flush()
+        if not select.select([stdout], [], [], HANG_S)[0]:
+            process.kill()
             self.process = None
             return {"died": f"no answer in {HANG_S} s"}, b""
-        line = self.process.stdout.readline()
+        line = stdout.readline()
         if not line:
-            said = self.process.stderr.read().decode()[-400:]
-            code = self.process.wait()
+            said = process.stderr.read().decode()[-400:]
+            code = process.wait()
             self.process = None
             return {"died": f"exit {code}: {said}"}, b""
         told = json.loads(line)
-        return told, self.process.stdout.read(told.get("bytes", 0))
+        return told, stdout.read(told.get("bytes", 0))
 
 
 def judged(tiff: Made, decode: str, decoder: Decoder) -> str:
@@ -69,7 +85,7 @@ def judged(tiff: Made, decode: str, decoder: Decoder) -> str:
     if "refused" in told:
         return "" if isinstance(wanted, str) and wanted in told["refused"] else f"refused: {told['refused']}"
     if "died" in told:
-        return told["died"]
+        return str(told["died"])
     if isinstance(wanted, str):
         return f"not refused ({wanted})"
     array = np.frombuffer(pixels, TYPES[told["element"]]).reshape(told["dims"])
@@ -82,7 +98,8 @@ def judged(tiff: Made, decode: str, decoder: Decoder) -> str:
 
 
 def compare(decoder: Decoder, per_cell: int) -> int:
-    count, wrong = Counter(), []
+    count: Counter[str] = Counter()
+    wrong = []
     for tiff in made(per_cell):
         for decode in tiff.expected:
             what = judged(tiff, decode, decoder)
@@ -124,7 +141,8 @@ def mutant(files: list[bytes], lot: random.Random) -> bytes:
 
 
 def mutants(decoder: Decoder, number: int, seed: int) -> int:
-    lot, count, wrong = random.Random(seed), Counter(), []
+    lot, wrong = random.Random(seed), []
+    count: Counter[str] = Counter()
     files = [tiff.encoded for tiff in made(1)]
     for at in range(number):
         encoded = mutant(files, lot)
@@ -141,13 +159,17 @@ def mutants(decoder: Decoder, number: int, seed: int) -> int:
 
 
 def pack(folder: Path) -> None:
-    """One file of every kind and of every compression at the least, with the sum of what must come of it, or that itself where it may differ."""
-    lot, chosen, cells = random.Random(5), [], Counter()
+    """One file of every kind and of every compression at the least, with the sum of what must come of it, or that
+    itself where it may differ."""
+    lot, chosen = random.Random(5), []
+    cells: Counter[str] = Counter()
     files = [tiff for tiff in made(1) if not tiff.name.endswith("-1")]
     lot.shuffle(files)
     for tiff in files:
         # Kind, compression and layout, the rest; by other writers only the whole name.
-        words = re.match(r"(.+?)-(none|lzw|old-deflate|deflate|packbits|zstd|lzma)-(strips?|tiles|wide)-(p\d)-(.*)", tiff.name)
+        words = re.match(
+            r"(.+?)-(none|lzw|old-deflate|deflate|packbits|zstd|lzma)-(strips?|tiles|wide)-(p\d)-(.*)", tiff.name
+        )
         keys = [words[1], words[2] + words[3] + words[4], words[5]] if words else [tiff.name]
         if cells[keys[0]] < 2 or any(cells[key] < 1 for key in keys):
             cells.update(keys)

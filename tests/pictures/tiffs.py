@@ -1,17 +1,19 @@
-"""Writes TIFFs of every make, with the pixels they must give: compression × predictor × strips or tiles × bits × meaning of the samples ×
-planes × extra samples × bit order × byte order × BigTIFF. Needs numpy, Pillow, tifffile and imagecodecs.
+"""Writes TIFFs of every make, with the pixels they must give: compression × predictor × strips or tiles × bits ×
+meaning of the samples × planes × extra samples × bit order × byte order × BigTIFF. Needs numpy, Pillow, tifffile and
+imagecodecs.
 
     from tiffs import made                      # an iterator of Made, the same ones every time
     for tiff in made(per_cell=2, seed=1): ...   # about 2,900 files; per_cell=1: about 1,500
     python tests/pictures/tiffs.py FOLDER [PER_CELL]      # writes the files, and expected.json beside them
 
-`Made.name` says what the file is made of, `Made.encoded` is the file. `Made.expected["rgb"]` and `["gray"]` are the arrays that `gpulane map
---decode rgb` and `gray` must give, or a string: words that the reason for refusing it must contain. `Made.most` is how far a value may be from them.
-`Made.pillow` and `Made.tifffile` are what these two make of the file (`None` where they cannot), so that the expectation is not ours alone: `agrees`
-lists what differs, and `python tests/pictures/tiffs.py --agree` prints a table of it.
+`Made.name` says what the file is made of, `Made.encoded` is the file. `Made.expected["rgb"]` and `["gray"]` are the
+arrays that `gpulane map --decode rgb` and `gray` must give, or a string: words that the reason for refusing it must
+contain. `Made.most` is how far a value may be from them. `Made.pillow` and `Made.tifffile` are what these two make of
+the file (`None` where they cannot), so that the expectation is not ours alone: `agrees` lists what differs, and
+`python tests/pictures/tiffs.py --agree` prints a table of it.
 
-The container is written by tiff_container.py, byte by byte, since no one writer can write all of it; compressions are those of imagecodecs, zlib and lzma. Files by Pillow's and
-tifffile's own writers come last.
+The container is written by tiff_container.py, byte by byte, since no one writer can write all of it; compressions are
+those of imagecodecs, zlib and lzma. Files by Pillow's and tifffile's own writers come last.
 """
 
 from __future__ import annotations
@@ -21,13 +23,14 @@ import itertools
 import json
 import random
 import sys
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import tifffile
 from PIL import Image, ImageOps
-
 from tiff_container import (
     COMPRESSIONS,
     HEIGHT,
@@ -51,9 +54,9 @@ class Made:
 
     name: str
     encoded: bytes
-    expected: dict
+    expected: dict[str, Any]
     most: int = 0
-    pillow: dict = field(default_factory=dict)
+    pillow: dict[str, Any] = field(default_factory=dict)
     tifffile: np.ndarray | None = None
     samples: np.ndarray | None = None  # as stored, height × width × samples, where they were written here
 
@@ -90,7 +93,9 @@ COLOURS = [
     Kind("cmyk16", 5, 4, "u2"),
     Kind("rgb-f4", 2, 3, "f4"),
 ]
-CHROMAS = [Kind(f"ycbcr-{across}{down}", 6, 3, "u1", shared=(across, down)) for across in (1, 2, 4) for down in (1, 2, 4)]
+CHROMAS = [
+    Kind(f"ycbcr-{across}{down}", 6, 3, "u1", shared=(across, down)) for across in (1, 2, 4) for down in (1, 2, 4)
+]
 KINDS = [*GRAYS, *WHITES, *NUMBERS, *PALETTES, *COLOURS, *CHROMAS]
 
 
@@ -169,10 +174,10 @@ def rgb_of(kind: Kind, samples: np.ndarray) -> np.ndarray:
     return np.repeat(gray, 3, axis=-1)
 
 
-def expected_of(kind: Kind, samples: np.ndarray) -> dict:
+def expected_of(kind: Kind, samples: np.ndarray) -> dict[str, Any]:
     bits, one = bits_of(kind), kind.samples == len(kind.extra) + 1 and 2 not in kind.extra and 1 not in kind.extra
     ranged = kind.dtype in ("u1", "u2")
-    rgb = rgb_of(kind, samples) if ranged else NO_RANGE
+    rgb: Any = rgb_of(kind, samples) if ranged else NO_RANGE
     if kind.photometric in (2, 3, 5, 6):
         return {"rgb": rgb, "gray": luma(rgb) if ranged else NO_RANGE}
     if ranged and (bits <= 8 or not one):
@@ -219,7 +224,7 @@ def makes(per_cell: int, seed: int) -> list[tuple[Kind, Make, str]]:
     return list(drawn.values())
 
 
-def made(per_cell: int = 2, seed: int = 1):
+def made(per_cell: int = 2, seed: int = 1) -> Iterator[Made]:
     """All files with what must come of them; the same ones for the same arguments."""
     for kind, make, chunk in makes(per_cell, seed):
         samples = samples_of(kind, seed)
@@ -232,7 +237,7 @@ def made(per_cell: int = 2, seed: int = 1):
     yield from (tiff for tiff in by_writers() if tiff is not None)
 
 
-def by_writers():
+def by_writers() -> Iterator[Made | None]:
     """Files by Pillow's and tifffile's own writers: fax, JPEG, WebP, and what they write otherwise."""
     rgb = rgb_of(COLOURS[0], samples_of(COLOURS[0], 3))
     gray = luma(rgb)
@@ -255,11 +260,15 @@ def by_writers():
             if photometric == "rgb" and subsampling != (1, 1):
                 continue
             buffer = io.BytesIO()
-            options = {"compression": "jpeg", "photometric": photometric, "tile": tile, "bigtiff": big}
-            options |= {"subsampling": subsampling, "rowsperstrip": 16} if tile is None else {"subsampling": subsampling}
+            options: dict[str, Any] = {"compression": "jpeg", "photometric": photometric, "tile": tile, "bigtiff": big}
+            options |= (
+                {"subsampling": subsampling, "rowsperstrip": 16} if tile is None else {"subsampling": subsampling}
+            )
             tifffile.imwrite(buffer, wide, **options)
             shape = "tiles" if tile else "strips"
-            yield by_reference(f"tifffile-jpeg-{photometric}-{subsampling[0]}{subsampling[1]}-{shape}-{big:d}", buffer.getvalue(), 3)
+            yield by_reference(
+                f"tifffile-jpeg-{photometric}-{subsampling[0]}{subsampling[1]}-{shape}-{big:d}", buffer.getvalue(), 3
+            )
     for mode, tile in itertools.product(("RGB", "RGBA"), (None, (32, 48))):
         buffer = io.BytesIO()
         array = np.asarray(Image.fromarray(wide).convert(mode))
@@ -267,15 +276,24 @@ def by_writers():
         tifffile.imwrite(buffer, array, compressionargs={"lossless": True}, **options)
         expected = {"rgb": wide, "gray": luma(wide)}
         yield read_by_others(Made(f"tifffile-webp-{mode}-{'tiles' if tile else 'strips'}", buffer.getvalue(), expected))
-    for dtype, compression, tile in itertools.product(("u1", "u2", "f4"), ("zlib", "lzw", "zstd", "lzma"), (None, (32, 48))):
+    for dtype, compression, tile in itertools.product(
+        ("u1", "u2", "f4"), ("zlib", "lzw", "zstd", "lzma"), (None, (32, 48))
+    ):
         buffer = io.BytesIO()
         array = (gray.astype(dtype) * 7).astype(dtype)
         tifffile.imwrite(buffer, array, compression=compression, predictor=True, tile=tile, photometric="minisblack")
-        expected = {"rgb": np.repeat((array >> 8 * (dtype == "u2")).astype("u1")[..., None], 3, -1) if dtype != "f4" else NO_RANGE, "gray": array}
-        yield read_by_others(Made(f"tifffile-{dtype}-{compression}-{'tiles' if tile else 'strips'}", buffer.getvalue(), expected))
+        expected = {
+            "rgb": np.repeat((array >> 8 * (dtype == "u2")).astype("u1")[..., None], 3, -1)
+            if dtype != "f4"
+            else NO_RANGE,
+            "gray": array,
+        }
+        yield read_by_others(
+            Made(f"tifffile-{dtype}-{compression}-{'tiles' if tile else 'strips'}", buffer.getvalue(), expected)
+        )
 
 
-def written(name: str, image: Image.Image, tags: dict, compression: str) -> Made | None:
+def written(name: str, image: Image.Image, tags: dict[int, int], compression: str) -> Made | None:
     """By Pillow; nothing where it, or its libtiff, cannot write such a file."""
     buffer = io.BytesIO()
     options = {"quality": 90} if compression == "jpeg" else {}
@@ -320,8 +338,9 @@ def read_by_others(tiff: Made) -> Made:
 
 
 def is_pillows_fault(name: str) -> bool:
-    """What Pillow 13 reads otherwise than it is written, as tifffile and the samples show: planes apart that it mixes up, 16 bits and floats of
-    which it does not know that 0 is white, numbers of the other byte order, 8 bits with a sign, chroma that pixels share in files without compression."""
+    """What Pillow 13 reads otherwise than it is written, as tifffile and the samples show: planes apart that it mixes
+    up, 16 bits and floats of which it does not know that 0 is white, numbers of the other byte order, 8 bits with a
+    sign, chroma that pixels share in files without compression."""
     numbers = ("i1", "i2", "i4", "u4", "f4", "white-is-zero16")
     return "-planar-" in name or name.startswith(numbers) or (name.startswith("ycbcr") and "-none-" in name)
 

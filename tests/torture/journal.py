@@ -64,7 +64,7 @@ def read(path: Path) -> Reading:
 
 @dataclass
 class Follower:
-    """Reads what is appended to a journal, as far as lines are whole. What is left of one that was cut short is not new."""
+    """Reads what is appended to a journal, as far as lines are whole. What is left of a cut one is not new."""
 
     path: Path
     at: int = 0

@@ -155,8 +155,8 @@ class Gpu:
             return False
 
     def open(self, ring: Ring) -> None:
-        """Begins with a ring. Its slots are pinned when they are first used, and as far as they are: pinning gets all of
-        the memory, which takes a second for some GiB."""
+        """Begins with a ring. Its slots are pinned when they are first used, and as far as they are: pinning
+        gets all of the memory, which takes a second for some GiB."""
         self.driver.enter()
         self.decode = Decode.parse(ring.decode)
 
