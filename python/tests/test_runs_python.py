@@ -87,7 +87,8 @@ class Refusals(WithGpulane):
     def test_values_that_are_wrong(self) -> None:
         with self.assertRaises(PlanError) as refused:
             self.mapped(decode="txt")
-        self.assertRegex(str(refused.exception), r"^`decode`: `txt` is no way to decode; write [^\n]*$")
+        said = r"^`decode`: `txt` is no way to decode \(did you mean `text`\?\); write [^\n]*$"
+        self.assertRegex(str(refused.exception), said)
         with self.assertRaisesRegex(PlanError, "^invalid value 'many' for lanes=: [^-]*$"):
             self.mapped(lanes="many")
         with self.assertRaisesRegex(ResourcesMissing, "^GPU 99 is not here: .*; use gpus='none' or gpus='sim:"):

@@ -138,13 +138,13 @@ fn no_short(text: &str, word: &str) -> DecodeError {
     ))
 }
 
-/// `, did you mean `x`?` where one of the right words is near.
+/// ` (did you mean `x`?)` where one of the right words is near.
 fn did_you_mean<'w>(word: &str, right: impl IntoIterator<Item = &'w str>) -> String {
     let word = word.to_lowercase();
     let near = |right: &&str| strsim::normalized_damerau_levenshtein(&word, right);
     let nearest = right.into_iter().max_by(|one, other| near(one).total_cmp(&near(other)));
     let nearest = nearest.filter(|right| near(right) >= 0.5);
-    nearest.map(|right| format!(", did you mean `{right}`?")).unwrap_or_default()
+    nearest.map(|right| format!(" (did you mean `{right}`?)")).unwrap_or_default()
 }
 
 #[cfg(test)]
