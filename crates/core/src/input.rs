@@ -196,7 +196,7 @@ pub enum Input {
         attempt: Attempt,
         /// Why, for a person.
         because: String,
-        /// It does not come back: before it is killed, it is made to show where it is.
+        /// The worker has exceeded its time: before it is killed, it is made to show where it is.
         overdue: bool,
     },
     /// Answer to [`Effect::Feed`](crate::Effect::Feed), sooner or later: the feeder is gone and is not started again by itself.

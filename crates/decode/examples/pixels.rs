@@ -34,7 +34,7 @@ fn figure(name: &str) -> i64 {
     1024 * line.trim_matches([':', ' ', '\t', 'k', 'B']).parse::<i64>().expect("a number")
 }
 
-/// The same room for every item, as a slot of a ring is.
+/// A slot that is used for every item, as one of a ring is.
 struct Slot(Vec<u8>);
 
 impl Place for Slot {

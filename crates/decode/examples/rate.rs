@@ -15,7 +15,7 @@ use turbojpeg::{Decompressor, Image, PixelFormat};
 
 type Outcome = Result<(), Box<dyn Error + Send + Sync>>;
 
-/// The same room for every item, as a slot of a ring is.
+/// A slot that is used for every item, as one of a ring is.
 struct Slot(Vec<u8>);
 
 impl Place for Slot {

@@ -9,7 +9,7 @@ use std::error::Error;
 use gpulane_decode::{Decoder, Finish, Limits, Place};
 use rustix::time::{ClockId, clock_gettime};
 
-/// The same room for every item, as a slot of a ring is.
+/// A slot that is used for every item, as one of a ring is.
 struct Slot(Vec<u8>);
 
 impl Place for Slot {

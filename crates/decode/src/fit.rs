@@ -242,7 +242,7 @@ impl Fitting {
 }
 
 impl Region {
-    /// The same part of the upright image before orientation swaps its sides, if it does.
+    /// A part of the upright image before orientation swaps its sides, if it does.
     fn lying(self, orientation: u8) -> Self {
         if lies_down(orientation) {
             Self { left: self.top, top: self.left, width: self.height, height: self.width }
@@ -251,7 +251,7 @@ impl Region {
         }
     }
 
-    /// The same part of the upright image, of these sides, in the image as it is stored.
+    /// A part of the upright image, of these sides, in the image as it is stored.
     fn stored(self, upright: (u32, u32), orientation: u8) -> Self {
         let sides = oriented(upright, orientation);
         let mut lying = self.lying(orientation);

@@ -98,7 +98,7 @@ pub enum DamagePolicy {
     /// The item has failed.
     #[default]
     Fail,
-    /// They are used as they were decoded, and counted.
+    /// Damaged pictures are used as they were decoded, and counted.
     Warn,
 }
 
@@ -219,7 +219,7 @@ pub enum FeederWord {
         attempt: u32,
         /// Why, for a person.
         because: String,
-        /// It does not come back.
+        /// The worker has exceeded its time.
         overdue: bool,
     },
     /// Something holds the map, or does no longer: a person is told whatever else is shown.

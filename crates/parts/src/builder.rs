@@ -164,7 +164,7 @@ impl Builder {
         }
     }
 
-    /// The same values in a column of a kind that holds them all.
+    /// Moves the values into a column of a kind that holds them all.
     pub(crate) fn widened(self, kind: Kind) -> Self {
         if kind == self.kind {
             return self;

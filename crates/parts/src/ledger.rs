@@ -87,7 +87,7 @@ const fn is_zero(number: &u64) -> bool {
 pub(crate) struct Part {
     pub(crate) name: String,
     pub(crate) bytes: u64,
-    /// It has the map's columns as they were after so many entries.
+    /// Entries of the ledger after which the map had the columns of this part.
     pub(crate) columns: u64,
     /// Rows of pictures that are damaged.
     pub(crate) damaged: u64,

@@ -195,7 +195,7 @@ impl Writer {
         }
     }
 
-    /// So many of the results added since the last commit are of pictures that are damaged.
+    /// Counts results added since the last commit that are of damaged pictures.
     pub const fn note_damaged(&mut self, rows: u64) {
         self.damaged += rows;
     }

@@ -79,7 +79,7 @@ struct Given {
 #[derive(Debug, Default)]
 struct Worker {
     given: VecDeque<Given>,
-    /// It takes the place of one that was replaced and has had no result, or may be broken by what it has just failed over: it gets one
+    /// The worker has replaced another and had no result yet, or may be broken by what it has just failed over: it gets one
     /// item at a time.
     on_trial: bool,
 }

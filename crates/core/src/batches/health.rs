@@ -11,9 +11,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use super::WorkerId;
 use super::prospects::kind_of;
 
-/// So many different items must have failed in a row.
+/// Different items that must fail in a row before their worker is replaced.
 pub const IN_A_ROW: usize = 8;
-/// However often it was doubled.
+/// The most failures in a row that are asked for, however often the number was doubled.
 const MOST_IN_A_ROW: usize = 1 << 16;
 
 /// An item that a worker failed over.
@@ -23,7 +23,7 @@ pub struct Failed {
     pub slot: u32,
     /// Its entry there.
     pub entry: u32,
-    /// The same for items that are the same: a list may name one file many times.
+    /// A number that equal items share: a list may name one file many times.
     pub identity: u64,
     /// Why, for a person.
     pub reason: String,
@@ -50,11 +50,11 @@ pub struct Judgement {
     pub failed: Vec<Failed>,
     /// To be tried again, one by one in this order, by a worker that works; and this one is to be replaced, if there are any.
     pub again: Vec<Failed>,
-    /// It had a result in this batch, so it works.
+    /// The worker had a result in this batch, so it works.
     pub works: bool,
-    /// It was on trial and failed over everything: its failures are certain from now on.
+    /// The worker was on trial and failed over everything: its failures are certain from now on.
     pub convicted: bool,
-    /// It failed over an item that is tried again: one that nobody has failed over tells whether it works.
+    /// The worker failed over an item that is tried again: an item that nobody has failed over tells whether the worker works.
     pub doubtful: bool,
 }
 
@@ -62,11 +62,11 @@ pub struct Judgement {
 #[derive(Debug, Default)]
 struct Record {
     job: String,
-    /// It has had a result.
+    /// The worker has had a result.
     proven: bool,
     /// Different items it has failed over since its last result.
     row: BTreeSet<u64>,
-    /// Those of them that are not certain.
+    /// Failures since its last result that are not certain yet.
     held: Vec<Failed>,
 }
 

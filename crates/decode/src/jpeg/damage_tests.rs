@@ -156,7 +156,7 @@ fn with(encoded: &[u8], from_end: usize, bytes: &[u8]) -> Vec<u8> {
     [head, bytes, tail].concat()
 }
 
-/// The same picture: what we finish ourselves is at most 1 apart from what libjpeg's way gives.
+/// Whether two pictures are alike: what we finish ourselves is at most 1 apart from what libjpeg's way gives.
 fn alike(one: &(Form, Vec<u8>), other: &(Form, Vec<u8>)) -> bool {
     one.0 == other.0 && one.1.iter().zip(&other.1).all(|(one, other)| one.abs_diff(*other) <= 1)
 }

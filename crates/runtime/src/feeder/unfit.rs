@@ -12,7 +12,7 @@ use super::connection::Progress;
 use super::hub::Hub;
 use super::writing::{Blame, Write};
 
-/// So long a worker must have had nothing to do before its failures are taken for what they seem.
+/// How long a worker must have had nothing to do before its failures are taken for what they seem.
 const IDLE: Duration = Duration::from_secs(1);
 /// What a worker gets beyond its time to say itself where it is.
 const LAST_WORDS: Duration = Duration::from_secs(1);
@@ -39,7 +39,7 @@ impl Hub {
         entries.map(outcome).collect()
     }
 
-    /// The same for items of one name.
+    /// A number that items of one name share.
     fn identity(&self, slot: u32, entry: u32) -> u64 {
         let name = self.slots.get(&slot).and_then(|filled| filled.items.get(entry as usize));
         let mut hasher = DefaultHasher::new();

@@ -93,7 +93,7 @@ pub(super) struct Decompressor<'a> {
     limits: Limits,
     /// Made when it is first needed, then used again: its table begins anew with each strip.
     lzw: Option<Lzw>,
-    /// The same, for Deflate.
+    /// The state of Deflate, kept likewise.
     inflate: Option<Decompress>,
 }
 
