@@ -7,19 +7,30 @@ gpulane sends SIGKILL. A process that takes longer flushes what files it has, sa
 
 from __future__ import annotations
 
+import atexit
 import contextlib
 import faulthandler
+import gc
 import os
 import signal
 import sys
 import threading
 import time
 from types import FrameType
-from typing import Any, NoReturn, Optional
+from typing import Any, List, NoReturn, Optional
 
 from . import _ending
 
-__all__ = ["TERMINATED", "Terminated", "begin_leaving", "code_of", "is_leaving", "leave", "leave_on_sigterm"]
+__all__ = [
+    "TERMINATED",
+    "Terminated",
+    "begin_leaving",
+    "code_of",
+    "is_leaving",
+    "keep_until_exit",
+    "leave",
+    "leave_on_sigterm",
+]
 
 TERMINATED = 143
 """The exit code of a process that SIGTERM has ended."""
@@ -45,6 +56,8 @@ class _State:
 
     until: Optional[float] = None
     lock = threading.Lock()
+    kept: List[Any] = []
+    """What must not be freed any more, because freeing it would abort the process."""
 
 
 def leave_on_sigterm() -> None:
@@ -81,9 +94,19 @@ def begin_leaving(code: int) -> bool:
     return True
 
 
+def keep_until_exit(*things: Any) -> None:
+    """Keeps objects that must not be freed: torch aborts the process when a tensor of a broken GPU context goes.
+
+    From now on nothing is collected, and the process ends without taking its modules apart."""
+    gc.disable()
+    _State.kept.extend(things)
+
+
 def leave(code: int) -> NoReturn:
     """Ends the process with this code, with nothing lost that Python knows of."""
     begin_leaving(code)
+    if _State.kept:
+        _leave_without_freeing(code)
     with contextlib.suppress(Exception):  # Python then ends by itself.
         if _ending.can_be_short():
             _ending.end(code)
@@ -96,6 +119,15 @@ def leave(code: int) -> NoReturn:
         signal.signal(signal.SIGALRM, signal.SIG_DFL)
         signal.setitimer(signal.ITIMER_REAL, left + LAST_FLUSH_S)
     sys.exit(code)
+
+
+def _leave_without_freeing(code: int) -> NoReturn:
+    """Runs exit handlers and flushes files, then exits. Files come first, too: an exit handler may abort it."""
+    _ending.flush_files(LAST_FLUSH_S)
+    with contextlib.suppress(BaseException):  # Each was shown already.
+        atexit._run_exitfuncs()
+    _ending.flush_files(LAST_FLUSH_S)
+    os._exit(code)
 
 
 def code_of(error: SystemExit) -> int:

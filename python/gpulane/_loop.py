@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, NamedTuple, Optional, Union
 from ._batches import Ready
 from ._calls import Around, Broken, Caller, Outcome
 from ._device import choose, expect
-from ._leaving import TERMINATED, Terminated, begin_leaving, is_leaving
+from ._leaving import TERMINATED, Terminated, begin_leaving, is_leaving, keep_until_exit
 from ._model import load_model
 from ._overdue import Watch, limit_of
 from ._ring import Batch, Ring
@@ -139,11 +139,15 @@ class _Session:
                     return 0
                 elif kind == "batch":
                     raise WireError("a batch came before the ring")
-        except BaseException:
+        except BaseException as error:
+            self.is_broken = self.is_broken or isinstance(error, Broken)
             self._connection.shut()  # Wakes the threads that receive and send.
             raise
         finally:
-            self._end()
+            if self.is_broken:
+                keep_until_exit(self)  # What it holds on the GPU cannot be freed.
+            else:
+                self._end()
 
     def _next(self) -> Incoming:
         if self.is_broken:
@@ -347,8 +351,9 @@ class _Outgoing:
                 send_results(self._connection, self._backend, done)
             except OSError:
                 self._connection.shut()  # The receiving thread notices, and the worker connects again.
-            except Exception:
+            except Exception as error:
                 traceback.print_exc()
+                keep_until_exit(error, done)
                 self._on_broken()
                 return
 

@@ -7,7 +7,7 @@ import sys
 import traceback
 
 from ._calls import Broken
-from ._leaving import code_of, leave, leave_on_sigterm
+from ._leaving import code_of, keep_until_exit, leave, leave_on_sigterm
 from ._loop import BROKEN_DEVICE, Worker
 from ._wire import WireError
 
@@ -22,7 +22,8 @@ def main() -> None:
     leave_on_sigterm()
     try:
         code = Worker(sys.argv[1]).run()
-    except Broken:
+    except Broken as error:
+        keep_until_exit(error)  # Its frames hold the batch.
         code = BROKEN_DEVICE
     except SystemExit as error:  # SIGTERM, or the model's own.
         code = code_of(error)

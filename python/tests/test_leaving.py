@@ -10,6 +10,7 @@ import signal
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import unittest
 import zipfile
 from pathlib import Path
@@ -445,6 +446,46 @@ class Loaders(WithAFeeder):
                     ended = terminated(feeder) if way.startswith("terminated") else feeder.process.wait(PATIENCE)
                     self.assertEqual(ended, code, feeder.said())
                     self.assertEqual(self.kept(feeder).read_text(), "all")
+
+
+class WithABrokenDevice(unittest.TestCase):
+    """Objects of a broken GPU context abort the process when they are freed."""
+
+    CODE = """
+import atexit, os, sys
+sys.path.insert(0, sys.argv[1])
+from gpulane._leaving import keep_until_exit, leave
+
+class Tensor:
+    def __del__(self):
+        os.abort()
+
+def fail():
+    tensor = Tensor()
+    raise RuntimeError("device-side assert")
+
+kept = open("kept.txt", "w")
+kept.write("all")
+atexit.register(lambda: print("exit handler"))
+try:
+    fail()
+except RuntimeError as error:
+    keep_until_exit(error)
+leave(13)
+"""
+
+    def test_nothing_is_freed_and_files_are_written(self) -> None:
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run(
+                [sys.executable, "-c", self.CODE, str(Path(__file__).resolve().parent.parent)],
+                cwd=folder,
+                capture_output=True,
+                text=True,
+                timeout=PATIENCE,
+                check=False,
+            )
+            self.assertEqual((done.returncode, done.stdout), (13, "exit handler\n"), done.stderr)
+            self.assertEqual((Path(folder) / "kept.txt").read_text(), "all")
 
 
 if __name__ == "__main__":
