@@ -175,12 +175,12 @@ def rgb_of(kind: Kind, samples: np.ndarray) -> np.ndarray:
 
 
 def expected_of(kind: Kind, samples: np.ndarray) -> dict[str, Any]:
-    bits, one = bits_of(kind), kind.samples == len(kind.extra) + 1 and 2 not in kind.extra and 1 not in kind.extra
+    bits = bits_of(kind)
     ranged = kind.dtype in ("u1", "u2")
     rgb: Any = rgb_of(kind, samples) if ranged else NO_RANGE
     if kind.photometric in (2, 3, 5, 6):
         return {"rgb": rgb, "gray": luma(rgb) if ranged else NO_RANGE}
-    if ranged and (bits <= 8 or not one):
+    if ranged and bits <= 8:
         return {"rgb": rgb, "gray": rgb[..., 0]}
     gray = samples[..., 0]
     return {"rgb": rgb, "gray": (2**bits - 1 - gray).astype(gray.dtype) if kind.photometric == 0 else gray}

@@ -84,10 +84,22 @@ impl Layout {
         matches!(self.colour, Colour::GrayAlpha | Colour::Rgba)
     }
 
+    /// Whether it is gray with alpha, in 16 bits.
+    pub(crate) const fn is_deep_gray_with_alpha(self) -> bool {
+        matches!((self.colour, self.element), (Colour::GrayAlpha, Element::U16))
+    }
+
     /// Whether [`convert`] can make 8 bits of it without guessing a range.
     pub(crate) const fn converts(self) -> bool {
         matches!(self.element, Element::U8 | Element::U16)
     }
+}
+
+/// Writes the gray of pixels that also have alpha into `target`, with all its bits.
+pub(crate) fn gray_of_deep(source: &[u8], target: &mut [u8]) {
+    let (pixels, _) = source.as_chunks::<4>();
+    let (target, _) = target.as_chunks_mut::<2>();
+    target.iter_mut().zip(pixels).for_each(|(to, [first, second, ..])| *to = [*first, *second]);
 }
 
 /// Writes what is `wanted` of `source` into `target`, pixel by pixel.

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use gpulane_model::{DamagePolicy, Decode, Filter, Image, Size};
 
-use crate::colour::{Colour, Wanted, convert, premultiply};
+use crate::colour::{Colour, Wanted, convert, gray_of_deep, premultiply};
 use crate::fit::{fitting, oriented};
 use crate::icc::{Conversion, Profiles, embedded};
 use crate::jpeg::Jpegs;
@@ -125,7 +125,7 @@ impl Decoder {
         if task.srgb
             && let Some(profile) = embedded(encoded, format)
         {
-            self.profile_memory = 4 * profile.len() as u64;
+            self.profile_memory = crate::icc::COPIES * profile.len() as u64;
             self.conversion = Some(self.profiles.conversion(&profile)?);
         }
         let still = match format {
@@ -171,12 +171,14 @@ impl Decoder {
         let upright = oriented(sides, orientation);
         let size = task.size.filter(|size| !fitting(upright, 1, *size).keeps(upright, 1, *size));
         // More than 8 bits are kept where nothing is to be computed from them.
-        let keeps = task.wanted == Wanted::Gray && task.size.is_none() && !task.srgb && layout.samples() == 1;
+        let plain_gray = task.wanted == Wanted::Gray && task.size.is_none() && !task.srgb;
+        let deep_gray = plain_gray && layout.is_deep_gray_with_alpha();
+        let keeps = plain_gray && layout.samples() == 1;
         let ready = keeps || (layout == task.wanted.layout() && conversion.is_none());
         if !ready && !layout.converts() {
             return Err(Rejection::broken(still::not_eight_bits(layout)));
         }
-        let element = if keeps { layout.element } else { Element::U8 };
+        let element = if keeps || deep_gray { layout.element } else { Element::U8 };
         let form = Form::image(element, upright.0, upright.1, task.wanted.channels());
         // What a reader takes, it has given back before anything is made of the pixels.
         let raw = area(sides) * layout.pixel_bytes() as u64;
@@ -184,7 +186,8 @@ impl Decoder {
             let memory = memory + if ready { 0 } else { raw };
             self.limits.claim(place, sides, memory + self.profile_memory)?;
         } else {
-            let converted = if ready { 0 } else { area(sides) * u64::from(task.wanted.channels()) };
+            let wide = if deep_gray { 2 } else { 1 };
+            let converted = if ready { 0 } else { area(sides) * u64::from(task.wanted.channels()) * wide };
             let resized = size.map_or(0, |size| {
                 let fitting = fitting(sides, orientation, size);
                 let to = oriented(fitting.inner, orientation);
@@ -205,6 +208,7 @@ impl Decoder {
         let form = damage.judged(self.damaged, form)?;
         let convert = |from: &[u8], to: &mut [u8]| match &conversion {
             Some(conversion) => conversion.convert(from, layout, task.wanted, to),
+            None if deep_gray => gray_of_deep(from, to),
             None => convert(from, layout, task.wanted, to),
         };
         if size.is_none() && orientation == 1 {
@@ -214,7 +218,8 @@ impl Decoder {
         let pixels = if ready {
             raw
         } else {
-            let pixels = stretch_to(&mut self.pixels, area * task.wanted.channels() as usize);
+            let pixel = task.wanted.channels() as usize * if deep_gray { 2 } else { 1 };
+            let pixels = stretch_to(&mut self.pixels, area * pixel);
             convert(raw, pixels);
             pixels
         };

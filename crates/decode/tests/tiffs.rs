@@ -143,6 +143,27 @@ fn what_has_no_clear_meaning_is_refused_with_the_reason() {
 }
 
 #[test]
+fn gray_keeps_its_bits_beside_alpha_and_other_extra_samples() {
+    let pixels: [[u16; 2]; 6] = [[0, 0], [513, 65_535], [20_000, 40_000], [1, 1], [9, 0], [65_535, 65_535]];
+    let data: Vec<u8> = pixels.iter().flatten().flat_map(|sample| sample.to_le_bytes()).collect();
+    let kept = |extra: u16, orientation: u16| {
+        let deep = (258, short(258, &[16, 16]));
+        let changes =
+            [deep, (277, short(277, &[2])), (338, short(338, &[extra])), (274, short(274, &[orientation]))];
+        let (form, bytes) = decoded(&page(&changes, &data), "gray", Finish::Here).expect("decodes");
+        assert_eq!((form.element, form.ndim), (Element::U16, 2));
+        bytes.as_chunks::<2>().0.iter().map(|two| u16::from_ne_bytes(*two)).collect::<Vec<u16>>()
+    };
+    let grays = [0, 513, 20_000, 1, 9, 65_535];
+    for extra in [0, 2] {
+        assert_eq!(kept(extra, 1), grays, "{extra}");
+        assert_eq!(kept(extra, 3), [65_535, 9, 1, 20_000, 513, 0], "{extra}, turned");
+    }
+    assert_eq!(kept(1, 1), [0, 513, 32_767, 65_535, 0, 65_535], "divided by alpha");
+    assert_eq!(kept(1, 3), [65_535, 0, 65_535, 32_767, 513, 0], "divided and turned");
+}
+
+#[test]
 fn strips_that_end_too_early_are_truncated_and_what_follows_them_is_not_looked_at() {
     let (_, pixels) = decoded(&page(&[], b"abcdefgh"), "gray", Finish::Here).expect("more than enough");
     assert_eq!(pixels, b"abcdef");

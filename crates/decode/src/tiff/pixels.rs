@@ -150,7 +150,9 @@ impl Pixels {
     ) -> Result<Self, Rejection> {
         let meaning = Meaning::of(page)?;
         let stored = stored(page, meaning)?;
-        let alpha = alpha(page, meaning, stored)?;
+        // Gray that keeps its bits is asked for without alpha, which matters only where it was multiplied with.
+        let is_gray = matches!(meaning, Meaning::Dark | Meaning::Light);
+        let alpha = alpha(page, meaning, stored)?.filter(|alpha| !(keep && is_gray) || alpha.associated);
         let grouped = match meaning {
             Meaning::Luma => ycbcr::groups(page, compression, stored.planar)?,
             _ => None,
@@ -176,7 +178,7 @@ impl Pixels {
         }
         let (unit, element) = match meaning {
             Meaning::Index => (index(page, stored)?, Element::U8),
-            _ => unit(stored, inverted, keep && colour == Colour::Gray)?,
+            _ => unit(stored, inverted, keep && matches!(colour, Colour::Gray | Colour::GrayAlpha))?,
         };
         Ok(Self { stored, layout: Layout { colour, element }, taken, unit, inverted, grouped, after })
     }

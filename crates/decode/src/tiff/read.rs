@@ -38,6 +38,9 @@ pub(super) fn read(page: &Page<'_>, limits: &Limits, target: &mut [u8]) -> Resul
     }
     match &page.pixels.after {
         After::Nothing => {}
+        After::Divide if page.pixels.layout.is_deep_gray_with_alpha() => {
+            unpack::divide_by_deep_alpha(target, page.pixels.stored.bits);
+        }
         After::Divide => unpack::divide_by_alpha(target, page.pixels.layout.samples()),
         After::Colours(tables) => tables.convert(target),
     }

@@ -170,6 +170,18 @@ pub(super) fn divide_by_alpha(pixels: &mut [u8], samples: usize) {
     }
 }
 
+/// Divides gray of so many bits, 9 to 16, by the alpha behind it, in place, rounded as that of 8 bits is.
+pub(super) fn divide_by_deep_alpha(pixels: &mut [u8], bits: u32) {
+    let most = u16::MAX >> (16 - bits);
+    let (pixels, _) = pixels.as_chunks_mut::<4>();
+    for pixel in pixels {
+        let (gray, alpha) =
+            (u16::from_ne_bytes([pixel[0], pixel[1]]), u16::from_ne_bytes([pixel[2], pixel[3]]));
+        let divided = (u32::from(most) * u32::from(gray)).checked_div(u32::from(alpha)).unwrap_or(0);
+        pixel[..2].copy_from_slice(&u16::try_from(divided).map_or(most, |gray| gray.min(most)).to_ne_bytes());
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -187,6 +199,16 @@ mod tests {
         ] {
             assert_eq!(number(&packed, bit, bits), wanted, "{bit} {bits}");
         }
+    }
+
+    #[test]
+    fn alpha_of_16_bits_is_divided_out() {
+        let pixels: [[u16; 2]; 4] = [[10, 0], [10, 65_535], [100, 32_768], [60_000, 100]];
+        let mut bytes: Vec<u8> = pixels.iter().flatten().flat_map(|sample| sample.to_ne_bytes()).collect();
+        divide_by_deep_alpha(&mut bytes, 16);
+        let grays: Vec<u16> =
+            bytes.as_chunks::<4>().0.iter().map(|pixel| u16::from_ne_bytes([pixel[0], pixel[1]])).collect();
+        assert_eq!(grays, [0, 10, 199, 65_535]);
     }
 
     #[test]
