@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import datetime
 import sys
 import time
 from pathlib import Path
@@ -33,7 +34,8 @@ def main() -> int:
     bad = [verdict for verdict in verdicts if table.is_bad(verdict)]
     show(bad, troubles, args)
     if args.write:
-        heading = f"{len(files)} files, {len(verdicts)} comparisons ({', '.join(args.form or compare.FORMS)})."
+        forms = ", ".join(f"`{form}`" for form in args.form or compare.FORMS)
+        heading = f"{len(files)} files, {len(verdicts)} comparisons ({forms}), on {datetime.date.today()}."
         table.write(HERE.parent.parent / "docs" / "pictures.md", verdicts, heading)
     seconds = time.monotonic() - started
     print(f"pictures: {len(files)} files, {len(verdicts)} comparisons, {len(bad)} unexplained, {seconds:.0f} s")

@@ -147,45 +147,61 @@ def _by_tifffile(path: Path, form: str) -> Reference:
             array = np.moveaxis(array, 0, -1)
         orientation = page.tags.get(274)
         turn = orientation.value if orientation else 1
-        if (
-            form == "gray"
-            and photometric in ("MINISBLACK", "MINISWHITE")
-            and array.dtype not in (bool, np.uint8, np.uint16)
-        ):
-            known.pixels = _turned(_first_channel(array, photometric), turn)
-            return known
         bits = page.bitspersample if isinstance(page.bitspersample, int) else page.bitspersample[0]
+        if form == "gray" and photometric in ("MINISBLACK", "MINISWHITE") and array.dtype not in (bool, np.uint8):
+            known.pixels = _turned(_first_channel(_divided(page, array, bits), photometric, bits), turn)
+            return known
         array = _colours(page, array, photometric, bits)
         array = _turned(array, turn)
-    if kind == "gray" and not size and array.ndim == 2 and array.dtype == np.uint16:
-        known.pixels = array
-        return known
-    if array.dtype == np.uint16:
-        array = (array >> 8).astype(np.uint8)
     picture = Image.fromarray(array).convert("RGB" if kind == "rgb" else "L")
     known.pixels = _array(_sized(picture, size) if size else picture)
     return known
 
 
 def _colours(page: Any, array: Any, photometric: str, bits: int) -> Any:
-    """Gray or RGB, 8 or 16 bits; without extra channels."""
+    """Gray or RGB of 8 bits, without extra channels."""
     import numpy as np
+    from PIL import Image
 
-    if array.dtype == bool:
-        array = array.astype(np.uint8) * 255
-    elif array.dtype not in (np.uint8, np.uint16):
+    if array.dtype != bool and array.dtype not in (np.uint8, np.uint16):
         raise ValueError(f"{array.dtype} has no 8 bits that all would agree on")
-    elif photometric != "PALETTE" and bits not in (8, 16):
-        array = _scaled(array, bits)
     if photometric == "PALETTE":
-        return (np.moveaxis(page.colormap, 0, -1)[array] >> 8).astype(np.uint8)
+        index = (array[..., 0] if array.ndim == 3 else array).astype(np.uint16)
+        return (np.moveaxis(page.colormap, 0, -1)[index] >> 8).astype(np.uint8)
+    array = _divided(page, _eight(array, bits), 8)
     if photometric in ("MINISBLACK", "MINISWHITE"):
-        return _first_channel(array, photometric)
+        return _first_channel(array, photometric, 8)
     if photometric == "RGB" or (photometric == "YCBCR" and page.compression in (6, 7)):
         return np.ascontiguousarray(array[..., :3])
+    if photometric == "YCBCR" and array.ndim == 3 and tuple(page.subsampling or (1, 1)) == (1, 1):
+        return np.asarray(Image.fromarray(np.ascontiguousarray(array[..., :3]), "YCbCr").convert("RGB"))
     if photometric == "SEPARATED" and array.ndim == 3 and array.shape[-1] >= 4:
         return _from_ink(array)
     raise ValueError(f"{photometric} is left to Pillow")
+
+
+def _eight(array: Any, bits: int) -> Any:
+    """Fewer bits fill 8, more leave off the lower ones, as map.md says."""
+    import numpy as np
+
+    if array.dtype == bool:
+        return array.astype(np.uint8) * 255
+    if bits < 8:
+        return (array.astype(np.uint32) * 255 // ((1 << bits) - 1)).astype(np.uint8)
+    return (array >> (bits - 8)).astype(np.uint8)
+
+
+def _divided(page: Any, array: Any, bits: int) -> Any:
+    """Samples less the alpha that they were multiplied by, where the file says so; rounded as Pillow rounds."""
+    import numpy as np
+
+    extra = [int(kind) for kind in page.extrasamples or ()]
+    if array.ndim != 3 or array.dtype.kind != "u" or 1 not in extra:
+        return array
+    at = array.shape[-1] - len(extra) + extra.index(1)
+    alpha, most = array[..., at : at + 1].astype(np.int64), (1 << bits) - 1
+    divided = np.where(alpha == 0, 0, array.astype(np.int64) * most // np.maximum(alpha, 1))
+    return np.minimum(divided, most).astype(array.dtype)
 
 
 def _from_ink(array: Any) -> Any:
@@ -193,25 +209,15 @@ def _from_ink(array: Any) -> Any:
     import numpy as np
     from PIL import Image
 
-    eight = (array >> 8).astype(np.uint8) if array.dtype == np.uint16 else array
-    return np.asarray(Image.fromarray(np.ascontiguousarray(eight[..., :4]), "CMYK").convert("RGB"))
+    return np.asarray(Image.fromarray(np.ascontiguousarray(array[..., :4]), "CMYK").convert("RGB"))
 
 
-def _first_channel(array: Any, photometric: str) -> Any:
+def _first_channel(array: Any, photometric: str, bits: int) -> Any:
     """Gray without its extra channels; white is made the largest value where there is a largest."""
-    import numpy as np
-
     array = array[..., 0] if array.ndim == 3 else array
-    return np.iinfo(array.dtype).max - array if photometric == "MINISWHITE" and array.dtype.kind == "u" else array
-
-
-def _scaled(array: Any, bits: int) -> Any:
-    """Few bits fill 8; more than 8 keep their values in 16, as Pillow reads 12 bits."""
-    import numpy as np
-
-    if bits < 8:
-        return (array.astype(np.uint32) * 255 // ((1 << bits) - 1)).astype(np.uint8)
-    raise ValueError(f"{bits} bits have no range that all would agree on")
+    if photometric == "MINISWHITE" and array.dtype.kind == "u":
+        return (((1 << bits) - 1) - array).astype(array.dtype)
+    return array
 
 
 def _turned(array: Any, orientation: int) -> Any:
