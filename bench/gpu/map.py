@@ -6,6 +6,7 @@
     bench/gpu/map.py GPULANE race                   the race alone
     bench/gpu/map.py GPULANE formats [webp] [png] [progressive] [jpeg-12mp]   other formats beside the best DataLoader
     bench/gpu/map.py GPULANE race formats           the race, then the other formats; about eight minutes
+    GPULANE_BEFORE=OLDER bench/gpu/map.py GPULANE before [webp] [png] …   two programs in turns over these formats
     bench/gpu/map.py GPULANE steps                  only gpulane's three ways and the ceilings of the CPU
 
 Needs torch, NumPy and Pillow. Every check prints a line; the exit code is the number of those that failed. A table comes last;
@@ -37,7 +38,7 @@ def main() -> int:
     asked = set(sys.argv[1:]) or {"checks"}
     binary = next((word for word in asked if os.path.isfile(word)), None)
     found: dict = {}
-    whole = binary and not asked & {"steps", "race", "formats"}
+    whole = binary and not asked & {"steps", "race", "formats", "before"}
     if whole or "checks" in asked:
         found["checks"] = checks.run(check)
     if whole or "worker" in asked:
@@ -46,6 +47,9 @@ def main() -> int:
         found["race"] = race.run(os.path.abspath(binary), check, "steps" not in asked)
     if binary and "formats" in asked:
         found["formats"] = formats.run(os.path.abspath(binary), check, [name for name in formats.FORMATS if name in asked])
+    if binary and "before" in asked:
+        names = [name for name in formats.FORMATS if name in asked]
+        found["before"] = formats.beside_before(os.path.abspath(binary), check, names)
     if not binary and "others" in asked:
         with tempfile.TemporaryDirectory() as folder:
             found["others"] = contestants.run(pictures.write_all(Path(folder), race.DISTINCT))

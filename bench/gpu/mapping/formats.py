@@ -108,6 +108,25 @@ def run(binary: str, check: Callable[[str, bool, object], None], only: List[str]
     return found
 
 
+def beside_before(binary: str, check: Callable[[str, bool, object], None], only: List[str]) -> Dict[str, Any]:
+    """The program that GPULANE_BEFORE names and this one in turns over the same files: has anything become slower?"""
+    work = Path(tempfile.mkdtemp(prefix="gpulane-formats-"))
+    found: Dict[str, Any] = {}
+    programs = {"before": os.path.abspath(os.environ["GPULANE_BEFORE"]), "now": binary}
+    for name in only or list(FORMATS):
+        paths = write_all(work / name, name)
+        rates: Dict[str, List[float]] = {"before": [], "now": []}
+        for turn, which in enumerate(("before", "now", "now", "before")):
+            step = (f"{name}-{turn}", "auto", "Eager", FORMATS[name][4] // 2)
+            rates[which].append(race.gpulane(programs[which], step, paths, work).get("images_per_s", 0.0))
+        found[name] = rates
+        ratio = sum(rates["now"]) / max(sum(rates["before"]), 1e-9)
+        check(f"{name}: not slower than before", ratio >= 0.95, f"{ratio:.2f} {rates}")
+        shutil.rmtree(work / name, ignore_errors=True)
+    shutil.rmtree(work, ignore_errors=True)
+    return found
+
+
 def show(name: str, seen: Dict[str, Any], check: Callable[[str, bool, object], None]) -> None:
     best = max(seen["others"].values(), default=0.0)
     ours = seen["gpulane"]
