@@ -7,7 +7,8 @@ use proptest::sample::{Index, select};
 use turbojpeg::{Compressor, Image, PixelFormat, Subsamp};
 
 use super::Opened;
-use super::libjpeg::{Handle, Kind, Pixel, Said};
+use super::libjpeg::{Kind, Pixel, Said};
+use crate::sniff::{self, Format};
 use crate::{Decoder, Finish, Form, Limits, Place, Rejection};
 use gpulane_model::DamagePolicy;
 
@@ -20,6 +21,9 @@ struct Writing {
 }
 
 const SIDES: (usize, usize) = (120, 88);
+
+/// Small pictures alone: what a damaged header claims is not worth the time.
+const LIMITS: Limits = Limits { max_pixels: 1 << 20, max_bytes: u32::MAX as u64, max_memory: 2 << 30 };
 
 fn writing() -> impl Strategy<Value = Writing> {
     let subsamp = select(vec![Subsamp::None, Subsamp::Sub2x1, Subsamp::Sub2x2, Subsamp::Gray]);
@@ -72,18 +76,18 @@ fn decoded(
     (decode, finish): (&str, Finish),
     damaged: DamagePolicy,
 ) -> Result<(Form, Vec<u8>), Rejection> {
-    let limits = Limits { max_pixels: 1 << 20, ..Limits::default() };
     let mut room = Room(Vec::new());
-    let mut decoder = Decoder::new(decode.parse().unwrap(), limits).with_damaged(damaged);
+    let mut decoder = Decoder::new(decode.parse().unwrap(), LIMITS).with_damaged(damaged);
     decoder.decode(encoded, finish, &mut room).map(|form| (form, room.0))
 }
 
-/// All that libjpeg says of a file, if it makes a picture of it.
+/// All that libjpeg says of a file that is known by its first bytes and whose header can be read, if libjpeg makes a picture of it. Other
+/// files are refused before there is anything to conceal.
 fn said(encoded: &[u8]) -> Option<Said> {
-    let mut handle = Handle::new(encoded).ok()?;
-    let seen = handle.header().ok().filter(|seen| seen.width * seen.height <= 1 << 20)?;
-    let mut pixels = vec![0; seen.width * seen.height * 3];
-    handle.pixels(1, Pixel::Rgb, &mut pixels).ok()
+    sniff::format(encoded).ok().filter(|format| *format == Format::Jpeg)?;
+    let mut opened = Opened::new(encoded, &LIMITS).ok()?;
+    let mut pixels = vec![0; (opened.header.width * opened.header.height * 3) as usize];
+    opened.handle.pixels(1, Pixel::Rgb, &mut pixels).ok()
 }
 
 /// Warnings of the class that libjpeg calls corrupt data, but for bytes that it skips.
