@@ -44,17 +44,40 @@ impl<'a> Iterator for Chunks<'a> {
     }
 }
 
-/// Whether header and palette are as they were written. Of other chunks this is not asked: notes are not worth it, and the data has a sum of
-/// its own.
-pub(super) fn header_is_whole(encoded: &[u8]) -> bool {
-    let right = |chunk: &Chunk<'_>| {
+impl Chunk<'_> {
+    /// Whether what stands in it is what was written.
+    fn is_whole(&self) -> bool {
         let mut sum = crc32fast::Hasher::new();
-        sum.update(&chunk.name);
-        sum.update(chunk.body);
-        chunk.sum == Some(sum.finalize())
-    };
-    let before = Chunks::of(encoded).take_while(|chunk| &chunk.name != b"IDAT");
-    before.filter(|chunk| matches!(&chunk.name, b"IHDR" | b"PLTE")).all(|chunk| right(&chunk))
+        sum.update(&self.name);
+        sum.update(self.body);
+        self.sum == Some(sum.finalize())
+    }
+}
+
+/// What chunks before the pixels are not as they were written.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum Altered {
+    /// None that matters.
+    Nothing,
+    /// Transparency, or a note that says how the picture is to be turned.
+    Notes,
+    /// The header or the palette.
+    Header,
+}
+
+/// Compares the chunks before the pixels with their checksums: those that pixels depend on. Of the pixels' own data the sum over all rows is
+/// checked, and what stands behind it is not looked at, as by Pillow.
+pub(super) fn altered(encoded: &[u8]) -> Altered {
+    let mut found = Altered::Nothing;
+    for chunk in Chunks::of(encoded).take_while(|chunk| &chunk.name != b"IDAT") {
+        match &chunk.name {
+            b"IHDR" | b"PLTE" if !chunk.is_whole() => return Altered::Header,
+            b"tRNS" | b"eXIf" if !chunk.is_whole() => found = Altered::Notes,
+            b"tEXt" | b"zTXt" | b"iTXt" if is_note(chunk.body) && !chunk.is_whole() => found = Altered::Notes,
+            _ => {}
+        }
+    }
+    found
 }
 
 /// The notes of a PNG: its own chunk for EXIF, or what `ImageMagick` puts into a text; and XMP. Of several the last one counts. What
@@ -85,12 +108,16 @@ pub(super) fn notes(encoded: &[u8]) -> Notes<'_> {
     found
 }
 
+/// Whether the keyword of a text is one of those that can be notes.
+fn is_note(body: &[u8]) -> bool {
+    split(body).is_some_and(|(keyword, _)| {
+        matches!(keyword, b"exif" | b"Raw profile type exif" | b"XML:com.adobe.xmp")
+    })
+}
+
 /// Keyword and text of those chunks that can be notes.
 fn text(name: [u8; 4], body: &[u8]) -> Option<(&[u8], Cow<'_, [u8]>)> {
-    let (keyword, rest) = split(body)?;
-    if !matches!(keyword, b"exif" | b"Raw profile type exif" | b"XML:com.adobe.xmp") {
-        return None;
-    }
+    let (keyword, rest) = split(body).filter(|_| is_note(body))?;
     let (packed, text) = match &name {
         b"tEXt" => (false, rest),
         b"zTXt" => (true, rest.strip_prefix(&[0])?),

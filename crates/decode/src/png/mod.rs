@@ -1,5 +1,5 @@
-//! PNG by the `png` crate, row by row, turned as its notes say. What is wrong beside the pixels does not count: sums of chunks, what
-//! stands behind the last row, a missing end.
+//! PNG by the `png` crate, row by row, turned as its notes say. What is wrong beside the pixels does not count: sums of chunks that
+//! no pixel depends on, what stands behind the last row, a missing end.
 
 mod chunks;
 
@@ -14,15 +14,18 @@ use crate::damage::Damage;
 use crate::memory::NOTES;
 use crate::still::Still;
 use crate::{Element, Limits, Rejection};
+use chunks::Altered;
 
 const CUT: &str = "truncated: the PNG's data ends too early";
+const ALTERED_NOTES: &str = "damaged PNG: its transparency, or a note that may say how it is to be turned, does not match its checksum";
 
 /// What is known of a PNG before its pixels are read.
 pub(crate) fn open<'a>(encoded: &'a [u8], limits: &Limits) -> Result<Still<'a>, Rejection> {
     let side = |at: usize| encoded.get(at..).and_then(<[u8]>::first_chunk).copied().map(u32::from_be_bytes);
     let (Some(width), Some(height)) = (side(16), side(20)) else { return Err(Rejection::broken(CUT)) };
     limits.check_pixels(width, height)?;
-    if !chunks::header_is_whole(encoded) {
+    let altered = chunks::altered(encoded);
+    if altered == Altered::Header {
         return Err(Rejection::broken("broken PNG: its header or palette does not match its checksum"));
     }
     // Four samples of 16 bits are the most a pixel can have.
@@ -39,7 +42,11 @@ pub(crate) fn open<'a>(encoded: &'a [u8], limits: &Limits) -> Result<Still<'a>, 
     let rows = (layout.pixel_bytes() as u64 * u64::from(width) + 1) * u64::from(height.min(8));
     let memory = 2 * rows + 2 * row + (1 << 20);
     let orientation = chunks::notes(encoded).orientation();
-    let read = move |target: &mut [u8]| read(&mut reader, layout, target);
+    let read = move |target: &mut [u8]| {
+        let damage = read(&mut reader, layout, target)?;
+        let notes = damage == Damage::NONE && altered == Altered::Notes;
+        Ok(if notes { Damage::of(ALTERED_NOTES) } else { damage })
+    };
     Ok(Still { sides: (width, height), layout, orientation, memory, read: Box::new(read) })
 }
 

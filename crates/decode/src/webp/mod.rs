@@ -32,7 +32,7 @@ fn read(outline: &Outline<'_>, alpha: bool, target: &mut [u8]) -> Result<Damage,
     let first = outline.at.1 as usize * stride + outline.at.0 as usize * pixel;
     let room = target.get_mut(first..).unwrap_or_default();
     let failure = match library::decode(data, alpha, room, stride) {
-        Ok(()) => return Ok(outline.cut.map_or(Damage::NONE, Damage::of)),
+        Ok(()) => return Ok(outline.wrong.map_or(Damage::NONE, Damage::of)),
         Err(Failure::NoMemory) => {
             return Err(Rejection::broken("no memory to decode the WebP; try again with fewer --threads"));
         }
@@ -45,5 +45,5 @@ fn read(outline: &Outline<'_>, alpha: bool, target: &mut [u8]) -> Result<Damage,
         Failure::Cut => outline::CUT,
         _ => "broken WebP: its image data makes no sense",
     };
-    Ok(Damage::of(outline.cut.unwrap_or(unread)))
+    Ok(Damage::of(outline.wrong.unwrap_or(unread)))
 }

@@ -31,8 +31,8 @@ pub(super) struct Outline<'a> {
     pub(super) alpha: bool,
     /// Whether its colours are lossless.
     lossless: bool,
-    /// What is missing of the file, also where a decoder does not notice.
-    pub(super) cut: Option<&'static str>,
+    /// What is wrong with the file, also where a decoder does not notice.
+    pub(super) wrong: Option<&'static str>,
 }
 
 impl Outline<'_> {
@@ -116,7 +116,9 @@ fn extended<'a>(encoded: &'a [u8], first: &Chunk<'a>, cut: bool) -> Result<Outli
     let (mut notes, mut found) = (Notes::default(), None);
     let mut behind = Chunks { all: encoded, at: 12 };
     let _ = behind.next();
-    for chunk in behind {
+    let mut overlong = false;
+    for chunk in behind.by_ref() {
+        overlong |= chunk.cut;
         match &chunk.name {
             // Only what the flags announce is there for other decoders.
             b"EXIF" if has_exif && notes.exif.is_none() && !chunk.cut => notes.exif = Some(chunk.body.into()),
@@ -133,21 +135,26 @@ fn extended<'a>(encoded: &'a [u8], first: &Chunk<'a>, cut: bool) -> Result<Outli
         }
     }
     let missing = cut && ((has_exif && notes.exif.is_none()) || (has_xmp && notes.xmp.is_none()));
-    let missing =
-        missing.then_some("truncated: the notes that may say how the WebP is to be turned are missing");
+    // Where chunks do not fill the file, bytes were lost or put in, perhaps within the picture. An odd one may lack the byte that fills it up.
+    let unfilled = !cut && (overlong || !(encoded.len()..=encoded.len() + 1).contains(&behind.at));
+    let wrong = if missing {
+        Some("truncated: the notes that may say how the WebP is to be turned are missing")
+    } else {
+        unfilled.then_some("damaged WebP: its chunks do not end where the file says it ends")
+    };
     let found = found.ok_or(if cut { CUT } else { "the WebP has no image in it" })?;
-    Ok(whole(sides, notes.orientation(), found, missing))
+    Ok(whole(sides, notes.orientation(), found, wrong))
 }
 
 fn whole<'a>(
     sides: (u32, u32),
     orientation: u8,
     (at, picture): ((u32, u32), Picture<'a>),
-    cut: Option<&'static str>,
+    wrong: Option<&'static str>,
 ) -> Outline<'a> {
     let Picture { sides: frame, data, with_alpha, alpha, lossless, cut: short } = picture;
-    let cut = if short { Some(CUT) } else { cut };
-    Outline { sides, orientation, at, frame, data, with_alpha, alpha, lossless, cut }
+    let wrong = if short { Some(CUT) } else { wrong };
+    Outline { sides, orientation, at, frame, data, with_alpha, alpha, lossless, wrong }
 }
 
 /// The first frame of an animation, and where it stands.
@@ -293,10 +300,10 @@ mod tests {
         let picture = chunk(b"VP8 ", &lossy_data(300, 200));
         let whole = file(&[canvas(8), picture.clone(), chunk(b"EXIF", NOTES)]);
         let long = [file(&[canvas(8), picture]), chunk(b"EXIF", NOTES)].concat();
-        assert_eq!(outline(&long).map(|seen| (seen.orientation, seen.cut)), Ok((1, None)));
-        assert_eq!(outline(&whole).map(|seen| (seen.orientation, seen.cut)), Ok((5, None)));
+        assert_eq!(outline(&long).map(|seen| (seen.orientation, seen.wrong)), Ok((1, None)));
+        assert_eq!(outline(&whole).map(|seen| (seen.orientation, seen.wrong)), Ok((5, None)));
         let short = outline(&whole[..whole.len() - 4]).expect("seen");
-        assert!(short.cut.is_some_and(|said| said.contains("truncated")));
+        assert!(short.wrong.is_some_and(|said| said.contains("truncated")));
     }
 
     proptest::proptest! {

@@ -126,11 +126,9 @@ impl<'a> Decompressor<'a> {
 fn inflate(inflate: &mut Decompress, data: &[u8], target: &mut [u8]) -> Result<(), Rejection> {
     inflate.reset(true);
     let done = inflate.decompress(data, target, FlushDecompress::Finish);
-    // Its checksum stands behind rows that may not have been asked for.
-    if inflate.total_out() == target.len() as u64 {
-        return Ok(());
-    }
+    // Its checksum may stand behind rows that were not asked for; where it follows these, it must be theirs.
     match done {
+        Ok(_) if inflate.total_out() == target.len() as u64 => Ok(()),
         Ok(Status::Ok | Status::BufError | Status::StreamEnd) => Err(truncated()),
         Err(error) => Err(broken(format!("Deflate data: {error}"))),
     }
