@@ -126,8 +126,8 @@ class _Function:
 
 
 def asked_members(model: Any) -> Optional[List[str]]:
-    """The extensions that a model's `members` asks for, which the feeder checks; nothing if it says nothing. An attribute
-    of that name without any text in it is the model's own affair."""
+    """The extensions that a model's `members` asks for, which the feeder checks; nothing if it says nothing. An
+    attribute of that name without any text in it is the model's own, and no request."""
     members = getattr(model, "members", None)
     if isinstance(model, _Function) or members is None:
         return None

@@ -128,7 +128,6 @@ class Batch:
         """The items' names."""
         return Names(self.memory, self.first + start, end - start)
 
-
     def samples(self, start: int, end: int) -> List[Dict[str, bytes]]:
         """Copies of the members that came with the items, by extension."""
         samples = []

@@ -1,4 +1,4 @@
-"""The members of samples that come with items: what the worker asks for, and what `self.samples` holds in every call."""
+"""The members of samples that come with items: what the worker asks for, and what `self.samples` holds."""
 
 from __future__ import annotations
 

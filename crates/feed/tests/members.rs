@@ -399,9 +399,10 @@ fn long_names_and_tars_behind_each_other_are_followed() {
 fn threads_make_no_difference() {
     let tar = (0..300).fold(Tar::new(), |tar, number: usize| {
         let (json, text) = (format!("{{{number}}}"), "t".repeat(number * 17 % 3000));
-        let tar = if number % 3 == 0 { tar.file(&format!("{number}.txt"), text.as_bytes()) } else { tar };
+        let tar =
+            if number.is_multiple_of(3) { tar.file(&format!("{number}.txt"), text.as_bytes()) } else { tar };
         let tar = tar.file(&format!("{number}.jpg"), &vec![number as u8; number * 31 % 2000]);
-        if number % 2 == 0 { tar.file(&format!("{number}.json"), json.as_bytes()) } else { tar }
+        if number.is_multiple_of(2) { tar.file(&format!("{number}.json"), json.as_bytes()) } else { tar }
     });
     let tar = tar.done();
     let alone = members(&Shard::new("s.tar", &tar).load("json,txt", 1));

@@ -46,7 +46,7 @@ pub(crate) struct MapSettings {
     /// and a filter; srgb applies colour profiles [default: as the model says, else bytes]
     #[arg(long, value_name = "DECODE")]
     pub(crate) decode: Option<String>,
-    /// Other members of its WebDataset sample that an item brings along, by their extensions: json,txt; all: '*'
+    /// Other members of its sample that an item of a tar shard brings along, by their extensions: json,txt; all: '*'
     /// [default: as the model says, else none]
     #[arg(long, value_name = "EXTENSIONS")]
     pub(crate) members: Option<String>,

@@ -4,14 +4,13 @@ use std::fs::{File, OpenOptions};
 use std::io;
 use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
-use std::sync::Arc;
 
 use gpulane_items::Place;
 use gpulane_model::{Bytes, Members};
 use rustix::fs::OFlags;
 
 use super::heavy::{Heavy, Load};
-use super::samples::{Beside, InPlace, Sample, walk};
+use super::samples::{Beside, HeldData, InPlace, Sample, walk};
 use super::streams::{InSample, Member, Streams, Turn};
 use super::tables::{Cell, Data, Tables};
 
@@ -34,7 +33,7 @@ pub(super) struct Reader<'h> {
     /// The sample read last, where members of samples are asked for: the next item may be of the same.
     sample: Option<Sample>,
     /// The item's own data, where they came with its sample.
-    own: Option<Arc<Vec<u8>>>,
+    own: Option<HeldData>,
     /// Bounds what the buffers of all threads have.
     large: &'h Heavy,
     /// This thread's part of it.

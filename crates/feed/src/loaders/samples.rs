@@ -25,6 +25,9 @@ const SHOWN: usize = 200;
 /// What stands before a member in its slot: the lengths of its extension and of its data.
 const LENGTHS: u64 = 8;
 
+/// Data that a sample and an item hold together.
+pub(super) type HeldData = Arc<Vec<u8>>;
+
 /// A member that is asked for.
 #[derive(Debug)]
 struct Part {
@@ -35,7 +38,7 @@ struct Part {
     offset: u64,
     bytes: u64,
     /// Its data, where they were read on the way.
-    data: Option<Arc<Vec<u8>>>,
+    data: Option<HeldData>,
     /// Why it cannot be read.
     wrong: Option<String>,
 }
@@ -52,7 +55,7 @@ pub(super) struct Sample {
     /// There are more than are handed over.
     too_many: bool,
     /// Data of members behind the item that are not asked for: they may be items of the same sample.
-    others: Vec<(u64, Arc<Vec<u8>>)>,
+    others: Vec<(u64, HeldData)>,
     /// Why it is not known what follows.
     lost: Option<String>,
 }
@@ -68,7 +71,7 @@ pub(super) struct Beside {
 /// Where a member's data are.
 #[derive(Debug)]
 enum Lies {
-    Held(Arc<Vec<u8>>),
+    Held(HeldData),
     InTar(u64),
 }
 
@@ -95,7 +98,7 @@ impl Sample {
     }
 
     /// The data of the member at this offset, if they are held and all that is asked for beside it as well.
-    pub(super) fn held(&self, offset: u64) -> Option<Arc<Vec<u8>>> {
+    pub(super) fn held(&self, offset: u64) -> Option<HeldData> {
         let is_held = |part: &Part| part.offset == offset || part.data.is_some() || part.wrong.is_some();
         if !self.parts.iter().all(is_held) {
             return None;

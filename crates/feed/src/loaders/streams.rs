@@ -13,7 +13,7 @@ use gpulane_model::Members;
 
 use super::heavy::{Heavy, Load};
 use super::reading::{CHANGED, open, reason};
-use super::samples::{Packed, Sample, walk};
+use super::samples::{HeldData, Packed, Sample, walk};
 
 /// The compressed tars of a map.
 #[derive(Debug)]
@@ -51,7 +51,7 @@ pub(super) struct InSample<'a> {
 }
 
 /// A sample that was read, the item's own data, and what of the memory of large items they take.
-pub(super) type ReadSample<'h> = (Arc<Sample>, Arc<Vec<u8>>, Option<Load<'h>>);
+pub(super) type ReadSample<'h> = (Arc<Sample>, HeldData, Option<Load<'h>>);
 
 #[derive(Debug, Default)]
 enum Contents {

@@ -38,7 +38,7 @@ pub enum Next {
 /// Reads the headers that begin at byte `at` of a tar, which is where `from` stands. No more is read than they are, and empty blocks before
 /// them. An error: what stands there is no member, or cannot be read.
 pub fn next_head(mut from: impl Read, at: u64) -> io::Result<Next> {
-    let (mut block, mut passed) = ([0; BLOCK as usize], 0);
+    let (mut block, mut passed) = ([0; 512], 0);
     loop {
         let read = read_block(&mut from, &mut block)?;
         if read < block.len() {

@@ -9,7 +9,7 @@ use gpulane_items::{Head, Next, Unpacked, extension, next_head, sample_key};
 use gpulane_model::Members;
 
 use super::super::heavy::{Heavy, LIGHT, Load};
-use super::{KEPT, Part, SHOWN, Sample};
+use super::{HeldData, KEPT, Part, SHOWN, Sample};
 
 /// Bytes of a block of a tar.
 const BLOCK: u64 = 512;
@@ -38,7 +38,7 @@ pub(in super::super) trait Tar {
     /// Takes back the headers that `next` read last: others begin with them.
     fn give_back(&mut self);
     /// Goes over a member's data; gives them where they are held. An error: they are not all there.
-    fn data(&mut self, offset: u64, bytes: u64, used: Use) -> io::Result<Option<Arc<Vec<u8>>>>;
+    fn data(&mut self, offset: u64, bytes: u64, used: Use) -> io::Result<Option<HeldData>>;
 }
 
 /// The item whose sample is read: where its data are, and what of the sample is asked for.
@@ -47,7 +47,7 @@ struct Walk<'w> {
     asked: &'w Members,
     sample: Sample,
     key: Option<Vec<u8>>,
-    own: Option<Arc<Vec<u8>>>,
+    own: Option<HeldData>,
     /// The item has been met.
     met: bool,
 }
@@ -58,7 +58,7 @@ pub(in super::super) fn walk(
     item: u64,
     asked: &Members,
     sample: Sample,
-) -> Result<(Sample, Option<Arc<Vec<u8>>>), String> {
+) -> Result<(Sample, Option<HeldData>), String> {
     let mut at = sample.start;
     let mut walk = Walk { item, asked, sample, key: None, own: None, met: false };
     loop {
@@ -70,7 +70,7 @@ pub(in super::super) fn walk(
                     tar.give_back();
                     break;
                 }
-                if !walk.take(tar, head)? {
+                if !walk.take(tar, &head)? {
                     break;
                 }
                 at = end.next_multiple_of(BLOCK);
@@ -109,7 +109,7 @@ impl Walk<'_> {
     }
 
     /// Takes a member; whether what follows can be read.
-    fn take(&mut self, tar: &mut dyn Tar, head: Head) -> Result<bool, String> {
+    fn take(&mut self, tar: &mut dyn Tar, head: &Head) -> Result<bool, String> {
         let wanted = extension(&head.name).filter(|extension| self.asked.takes(extension));
         let (offset, bytes) = match &head.place {
             Ok(place) => *place,
@@ -154,7 +154,7 @@ impl Walk<'_> {
         wanted: Option<String>,
         name: &[u8],
         (offset, bytes): (u64, u64),
-        data: Option<Arc<Vec<u8>>>,
+        data: Option<HeldData>,
         wrong: Option<String>,
     ) {
         let Some(extension) = wanted else { return };
@@ -222,7 +222,7 @@ impl Tar for InPlace<'_> {
 
     fn give_back(&mut self) {}
 
-    fn data(&mut self, offset: u64, bytes: u64, _: Use) -> io::Result<Option<Arc<Vec<u8>>>> {
+    fn data(&mut self, offset: u64, bytes: u64, _: Use) -> io::Result<Option<HeldData>> {
         let whole = offset.checked_add(bytes).is_some_and(|end| end <= self.length);
         if whole { Ok(None) } else { Err(io::ErrorKind::UnexpectedEof.into()) }
     }
@@ -328,7 +328,7 @@ impl Tar for Packed<'_, '_> {
         self.noted.clear();
     }
 
-    fn data(&mut self, offset: u64, bytes: u64, used: Use) -> io::Result<Option<Arc<Vec<u8>>>> {
+    fn data(&mut self, offset: u64, bytes: u64, used: Use) -> io::Result<Option<HeldData>> {
         if !self.holds(bytes, used) {
             return self.contents.skip_to(offset.saturating_add(bytes)).map(|()| None);
         }
