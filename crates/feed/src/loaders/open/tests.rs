@@ -163,7 +163,9 @@ proptest! {
                     let (mut piece, name, mut members) = hands.swap_remove(at.index(hands.len()));
                     number += 1;
                     piece.bytes_mut().fill(number);
-                    members.iter_mut().for_each(|members| members.bytes_mut().fill(number));
+                    if let Some(members) = &mut members {
+                        members.bytes_mut().fill(number);
+                    }
                     let beside = members.as_ref().map_or(0, Piece::len);
                     kept.insert(u64::from(number), (piece.len(), name, beside));
                     let (form, name) = (array(piece.len()), "x".repeat(usize::try_from(name).unwrap()));
