@@ -260,3 +260,6 @@ impl Drop for Member<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;
