@@ -49,7 +49,7 @@ const NOWHERE: (u16, u16) = (65_000, 65_001);
 #[test]
 fn strips_that_hold_many_samples_and_share_their_data() {
     let mut entries = shared(10_000, 64, [8, 8, 2, 60_000]);
-    entries.push(short(338, &[0; 59_997]));
+    entries.push(short(338, &vec![0; 59_997]));
     entries.retain(|entry| entry.0 != 256);
     entries.push(long(256, 10_000));
     assert_refused(&tiff(entries, &[0; 64], NOWHERE), "rgb", "60000 samples");
@@ -83,7 +83,7 @@ fn strips_that_share_no_more_than_their_pixels_take_are_read() {
     let data = [0, 7];
     let file = tiff(shared(20_000, 2, [8, 32_773, 1, 1]), &data, NOWHERE);
     let (_, pixels) = decoded(&file, "gray", Finish::Here).expect("blank strips may be one");
-    assert_eq!(pixels, [7; 20_000]);
+    assert_eq!(pixels, vec![7; 20_000]);
 }
 
 /// Pages whose directories all lie within one run of entries, each beginning and ending one entry behind the one before.
@@ -104,8 +104,12 @@ fn overlapping(pages: u16) -> Vec<u8> {
         // The upper half of a short value is free: the count of the directory that begins here.
         file.extend(count.to_le_bytes());
     };
-    (0..pages).for_each(|_| entry(60_000, 0));
-    needed.iter().for_each(|(tag, value)| entry(*tag, *value));
+    for _ in 0..pages {
+        entry(60_000, 0);
+    }
+    for (tag, value) in needed {
+        entry(tag, value);
+    }
     for page in 1..=pages {
         // Where the next one is; for the others an entry of a tag that nothing reads.
         let next = if page == pages { 0 } else { at(page) };

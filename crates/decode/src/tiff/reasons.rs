@@ -15,7 +15,7 @@ impl From<Rejection> for Fault {
     fn from(rejection: Rejection) -> Self {
         match rejection {
             Rejection::Broken(what) => Self::Damaged(what),
-            other => Self::Refused(other),
+            other @ Rejection::NoRoom { .. } => Self::Refused(other),
         }
     }
 }
