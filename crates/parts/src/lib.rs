@@ -43,4 +43,5 @@ pub use block::{Block, Column, Data, Element};
 pub use error::PartsError;
 pub use failures::{Failure, Recorded, first_failures, forget_failed, read_commits};
 pub use gpulane_model::Format;
+pub use repair::check;
 pub use writer::{Commit, Pending, Settled, Writer};

@@ -97,15 +97,11 @@ pub(crate) fn begin(asked: Asked, orders: &FeederOrders, telling: &Telling) -> R
     let wanted = Wanted { inputs: &map.input, base: &base, decode: map.decode };
     let list = match gpulane_items::open(&dir).map_err(|error| reading(&dir, &error))? {
         Opened::None if std::fs::metadata(dir.join("commits.jsonl")).is_ok_and(|ledger| ledger.len() > 0) => {
-            return Err("the list of items (items.list, items.json) is gone, but there are results of it: listed anew, numbers would \
-                        mean other items; restore it, or start a new map into another directory"
-                .to_owned());
+            return Err(sameness::LIST_GONE.to_owned());
         }
         Opened::None => listed(&wanted, map.strict, &dir)?,
         Opened::Damaged(what) => {
-            return Err(format!(
-                "the list of items is damaged: {what}; restore it, or start a new map into another directory"
-            ));
+            return Err(sameness::damaged_list(&what));
         }
         Opened::List(list) => {
             if !orders.accept_changes && !orders.opened {
