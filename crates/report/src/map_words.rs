@@ -96,12 +96,12 @@ pub(crate) fn items_text(items: u64) -> String {
     if items == 1 { "1 item".to_owned() } else { format!("{} items", number(items)) }
 }
 
-/// Of damaged pictures that were used all the same, if there are any.
+/// How many damaged pictures were used all the same, if any were.
 pub(crate) fn damaged_text(count: u64) -> Option<String> {
     match count {
         0 => None,
-        1 => Some("1 of a damaged picture".to_owned()),
-        many => Some(format!("{} of damaged pictures", number(many))),
+        1 => Some("1 damaged picture used".to_owned()),
+        many => Some(format!("{} damaged pictures used", number(many))),
     }
 }
 
@@ -142,6 +142,9 @@ pub(crate) fn closing(
         }
         if known.rows > 0 {
             tell("results:", format!("{place}/part-*.{}", map.format.extension()));
+        }
+        if known.damaged > 0 {
+            tell("damaged:", format!("{place}/damaged.jsonl"));
         }
         if known.failed > 0 {
             tell("failed:", format!("{place}/failed.jsonl"));

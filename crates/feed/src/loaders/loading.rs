@@ -75,7 +75,8 @@ impl<'s> Loader<'s> {
                 if form.kind == Kind::Jpeg {
                     shared.rates.on_device.add(1);
                 }
-                shared.finish(reserved, item.number, item.name, form);
+                let flaw = self.decoder.take_flaw().filter(|_| form.damaged);
+                shared.finish(reserved, (item.number, item.name), form, flaw);
             }
             (Ok(_), None) => {
                 let reason = "the decoder gave nothing".to_owned();

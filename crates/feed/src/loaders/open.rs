@@ -51,6 +51,8 @@ struct Loaded {
     name: String,
     piece: Piece,
     form: Form,
+    /// What is damaged of its picture.
+    flaw: Option<String>,
 }
 
 impl Open {
@@ -159,10 +161,16 @@ impl Open {
     }
 
     /// The item in this part is done.
-    pub(super) fn keep(&mut self, number: u64, name: String, piece: Piece, form: Form, now: Instant) {
+    pub(super) fn keep(
+        &mut self,
+        (number, name): (u64, String),
+        piece: Piece,
+        (form, flaw): (Form, Option<String>),
+        now: Instant,
+    ) {
         self.in_flight -= 1;
         self.first.get_or_insert(now);
-        self.items.push(Loaded { number, name, piece, form });
+        self.items.push(Loaded { number, name, piece, form, flaw });
     }
 
     /// The item did not come about: its part is free again.
@@ -220,8 +228,8 @@ impl Open {
         }
         let start = self.items.first().map_or(self.table.end(), |item| item.piece.start());
         let end = self.items.last().map_or(start, |item| item.piece.start() + item.form.bytes);
-        let mut damaged: Vec<u64> =
-            self.items.iter().filter(|item| item.form.damaged).map(|item| item.number).collect();
+        let flaws = self.items.iter_mut().filter_map(|item| Some((item.number, item.flaw.take()?)));
+        let mut damaged: Vec<(u64, String)> = flaws.collect();
         damaged.sort_unstable();
         let filled = Filled {
             slot: self.table.slot(),
@@ -299,7 +307,7 @@ mod tests {
     fn put(open: &mut Open, number: u8, mut piece: Piece) {
         piece.bytes_mut().fill(number);
         let form = array(piece.len());
-        open.keep(number.into(), number.to_string(), piece, form, Instant::now());
+        open.keep((number.into(), number.to_string()), piece, (form, None), Instant::now());
     }
 
     #[test]
@@ -405,7 +413,7 @@ mod tests {
                         piece.bytes_mut().fill(number);
                         kept.insert(u64::from(number), (piece.len(), name));
                         let (form, name) = (array(piece.len()), "x".repeat(usize::try_from(name).unwrap()));
-                        open.keep(number.into(), name, piece, form, Instant::now());
+                        open.keep((number.into(), name), piece, (form, None), Instant::now());
                     }
                     Step::Release(at) if !hands.is_empty() => {
                         let (piece, name) = hands.swap_remove(at.index(hands.len()));

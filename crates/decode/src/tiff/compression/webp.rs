@@ -31,7 +31,11 @@ pub(super) fn decode(data: &[u8], shape: Shape, limits: &Limits, target: &mut [u
     }
     let mut pixels = vec![0; width * height * layout.pixel_bytes()];
     // Damage fails the whole page: which of its pixels are made up could not be said.
-    read(&mut pixels)?.judged(gpulane_model::DamagePolicy::Fail, crate::Form::flat(crate::Kind::Bytes, 0))?;
+    read(&mut pixels)?.judged(
+        gpulane_model::DamagePolicy::Fail,
+        crate::Form::flat(crate::Kind::Bytes, 0),
+        &mut None,
+    )?;
     for (to, from) in target.chunks_exact_mut(shape.samples).zip(pixels.chunks_exact(layout.pixel_bytes())) {
         to[..3].copy_from_slice(&from[..3]);
         if let Some(alpha) = to.get_mut(3) {
