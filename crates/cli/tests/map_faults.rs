@@ -109,6 +109,37 @@ fn a_model_without_the_load_it_is_asked_for_stops_the_map() {
 }
 
 #[test]
+fn items_that_all_cannot_be_loaded_stop_the_map() {
+    let gpulane = gpulane();
+    let folder = gpulane.workspace.path().join("photos");
+    std::fs::create_dir(&folder).unwrap();
+    for number in 0..400_u32 {
+        let bytes = [&[0xff, 0xd8, 0xff][..], &number.to_le_bytes()].concat();
+        std::fs::write(folder.join(format!("{number}.jpg")), bytes).unwrap();
+    }
+    let model = "def Model(batch):\n    return [len(text) for text in batch]\n";
+    let finished = gpulane.map(model, &["photos"], &["--decode", "text"]);
+    assert_eq!(finished.code, 3, "{finished:?}");
+    let stopped = gpulane.events_of("map_stopped");
+    let because = stopped[0]["because"].as_str().unwrap();
+    for words in
+        ["no item so far could be loaded", "not UTF-8 text", "`text`", "--decode", "--max-failures 100%"]
+    {
+        assert!(because.contains(words), "{words}: {because}");
+    }
+    assert!(gpulane.failed_items().len() < 400, "it did not run through all of them");
+    let all = gpulane.call(&["resume", "r", "--failed", "--max-failures", "100%"]);
+    assert_eq!(all.code, 3, "{all:?}");
+    assert_eq!(gpulane.failed_items().len(), 400);
+    // One that can be loaded, and the others are bad items.
+    std::fs::remove_dir_all(gpulane.dir()).unwrap();
+    std::fs::write(folder.join("0.jpg"), "text").unwrap();
+    let finished = gpulane.map(model, &["photos"], &["--decode", "text", "--threads", "1"]);
+    assert_eq!(finished.code, 3, "{finished:?}");
+    assert_eq!((gpulane.rows().len(), gpulane.failed_items().len()), (1, 399));
+}
+
+#[test]
 fn results_below_the_input_are_no_input() {
     let gpulane = gpulane();
     for number in 0..5 {

@@ -300,8 +300,9 @@ impl Desk {
     }
 
     fn failed(&mut self, number: u64, name: &str, reason: &str, blame: Blame) {
-        if blame == Blame::Model {
-            self.prospects().on_failure(reason);
+        match blame {
+            Blame::Model => self.prospects().on_failure(reason),
+            Blame::Item => self.prospects().on_unloaded(reason),
         }
         self.written.failed.fetch_add(1, Ordering::Relaxed);
         self.writer.fail(number, name, reason);
