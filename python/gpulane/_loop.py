@@ -232,13 +232,11 @@ class _Limited(Around):
     def __init__(self, connection: Connection, limit: float) -> None:
         self._connection = connection
         self._limit = limit
-        self._batch = 0
-        self._watch = Watch(lambda stack: connection.send("overdue", batch=self._batch, stack=stack))
+        self._watch = Watch(lambda batch, stack: connection.send("overdue", batch=batch, stack=stack))
 
     def begin(self, batch: int, count: int) -> None:
-        self._batch = batch
         self._connection.send("began", batch=batch, count=count)
-        self._watch.begin(self._limit * count)
+        self._watch.begin(self._limit * count, batch)
 
     def end(self) -> None:
         self._watch.end()

@@ -25,18 +25,22 @@ def limit_of(head: Dict[str, Any]) -> Optional[float]:
 
 
 class Watch:
-    """Watches over calls, one at a time, each with a limit."""
+    """Watches over calls, one at a time, each with a limit and the number of its batch. Of a call that takes longer,
+    `tell` is given that number and the stack."""
 
-    def __init__(self, tell: Callable[[str], None]) -> None:
+    def __init__(self, tell: Callable[[int, str], None]) -> None:
         self._tell = tell
         self._changed = threading.Condition()
+        """Held while a call is told of: it cannot end meanwhile, so nothing is told of one that is over."""
         self._due: Optional[float] = None
+        self._batch = 0
         self._caller = 0
         self._thread: Optional[threading.Thread] = None
 
-    def begin(self, seconds: float) -> None:
-        """This thread begins a call that may take so long."""
+    def begin(self, seconds: float, batch: int = 0) -> None:
+        """This thread begins a call that may take so long, for a batch of this number."""
         with self._changed:
+            self._batch = batch
             self._caller = threading.get_ident()
             self._due = time.monotonic() + seconds
             if self._thread is None:
@@ -45,7 +49,7 @@ class Watch:
             self._changed.notify()
 
     def end(self) -> None:
-        """The call has come back."""
+        """The call has come back. Waits where it is just being told of: nothing is said of another call before."""
         with self._changed:
             self._due = None
 
@@ -59,12 +63,11 @@ class Watch:
                     self._changed.wait(left)
                     continue
                 self._due = None
-                frame = sys._current_frames().get(self._caller)
-            stack = _shown(frame)
-            try:
-                self._tell(stack)
-            except OSError:
-                pass  # The feeder is gone; another gives the batch anew.
+                stack = _shown(sys._current_frames().get(self._caller))
+                try:
+                    self._tell(self._batch, stack)
+                except OSError:
+                    pass  # The feeder is gone; another gives the batch anew.
 
 
 def _shown(frame: Optional[FrameType]) -> str:

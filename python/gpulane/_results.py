@@ -63,6 +63,8 @@ class _Column(NamedTuple):
 
     name: str
     content: Union[_Json, Fetching]
+    absent: Sequence[int] = ()
+    """Rows whose result does not have it, which is not the same as None."""
 
     @property
     def pending(self) -> bool:
@@ -77,6 +79,8 @@ class Table:
         self._nan_fails = nan_fails
         self._failed: Dict[int, str] = {}
         self._columns: List[_Column] = []
+        self._absent: Dict[str, List[int]] = {}
+        """Rows that lack a column, where dicts have different keys."""
         results = _sized(results, count)
         if isinstance(results, dict):
             columns = results
@@ -104,11 +108,11 @@ class Table:
     def answer(self) -> Answer:
         """The columns without the rows that failed; waits for what is on its way."""
         fetched = [
-            (column.name, column.content.get() if isinstance(column.content, Fetching) else column.content)
+            (column, column.content.get() if isinstance(column.content, Fetching) else column.content)
             for column in self._columns
         ]
         if self._nan_fails:
-            for name, content in fetched:
+            for (name, _, _), content in fetched:
                 if isinstance(content, Fetched) and content.element in FLOATS:
                     for at in _rows_with_nan(content):
                         self.fail(at, f"result column `{name}` is NaN")
@@ -117,9 +121,10 @@ class Table:
             fetched = []
         columns: List[Dict[str, Any]] = []
         body: List[Any] = []
-        for name, content in fetched:
+        for (name, _, lacking), content in fetched:
             head, data = _as_sent(content, self._failed)
-            columns.append({"name": name, **head, "bytes": len(data)})
+            absent = _renumbered(lacking, self._failed)
+            columns.append({"name": name, **head, **({"absent": absent} if absent else {}), "bytes": len(data)})
             body.append(data)
         failed = [{"at": at, "reason": reason} for at, reason in sorted(self._failed.items())]
         return Answer(count, columns, failed, body)
@@ -139,7 +144,11 @@ class Table:
                     keys = [key_of(key) for key in row]
                     twice = next(key for key in keys if keys.count(key) > 1)
                     self.fail(at, f"the result has two keys that are both written `{twice}`")
-            elif row is not None:
+            elif row is None:
+                # As it is written where no dict is beside it.
+                table[at] = {"result": None}
+                names["result"] = None
+            else:
                 self.fail(at, f"the result is {kind_of(row)}, where those of other items are dicts")
         if "item" in names:
             raise ResultError("a result must not have a column `item`: gpulane writes it itself")
@@ -147,6 +156,7 @@ class Table:
             for at in [at for at, row in enumerate(table) if name in row]:
                 self.fail(at, f"the result's key {name!a} has half a surrogate pair, which UTF-8 cannot say")
             del names[name]
+        self._absent = {name: [at for at, row in enumerate(table) if name not in row] for name in names}
         return {name: [row.get(name) for row in table] for name in names}
 
     def _column(self, name: str, values: Any) -> _Column:
@@ -157,7 +167,7 @@ class Table:
             content = fetch(values) if is_array(values) else self._from_list(name, values)
         except ArrayError:
             content = self._json(name, rows(values) if is_array(values) else values)
-        return _Column(name, content)
+        return _Column(name, content, self._absent.get(name, ()))
 
     def _from_list(self, name: str, values: Sequence[Any]) -> Any:
         kinds = set(map(type, values))

@@ -97,7 +97,7 @@ class Loader:
         self._target = target
         self._model: Any = None
         self._limit: Optional[float] = None
-        self._watch = Watch(lambda stack: connection.send("overdue", batch=0, stack=stack))
+        self._watch = Watch(lambda _, stack: connection.send("overdue", batch=0, stack=stack))
         self._kept: Dict[str, Loaded] = {}
         """What did not fit a moment ago and will be asked for again."""
 

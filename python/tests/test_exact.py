@@ -17,6 +17,7 @@ from collections import OrderedDict, namedtuple
 from typing import Any, List
 
 from gpulane._results import ResultError, Table, rows_of
+from gpulane._runs._results import _frame, shaped
 
 from .test_results import columns
 
@@ -266,6 +267,51 @@ class WithNumpy(unittest.TestCase):
         self.assertEqual((read["x"], list(failed)), ([large], [1]))
         with self.assertRaises(ResultError):
             Table(pandas.DataFrame({"a": [1, 2], "b": [1, 2]}), 2, False)
+
+
+LARGE = 2**53 + 1
+
+
+@unittest.skipUnless(importlib.util.find_spec("pandas"), "pandas is not installed")
+class DataFrames(unittest.TestCase):
+    """What `Run.results()` gives rounds nothing either."""
+
+    def test_rows_of_json_lines(self) -> None:
+        for values, kind in (
+            ([LARGE, None], "Int64"),
+            ([2**64 - 1, None], "UInt64"),
+            ([-1, 2**63, None], "object"),
+            ([LARGE, 0.5], "object"),
+            ([1, 0.5, None], "float64"),
+            ([1, 2], "int64"),
+        ):
+            rows = [{"x": value, "y": 0} if value is not None else {"y": 0} for value in values]
+            with self.subTest(values):
+                column = shaped(rows, "pandas")["x"]
+                self.assertEqual(str(column.dtype), kind)
+                whole = [value for value in column.tolist() if isinstance(value, int)]
+                self.assertTrue(set(whole) <= set(values))
+                self.assertEqual(
+                    len(whole), sum(isinstance(value, int) for value in values) if kind != "float64" else 0
+                )
+
+    @unittest.skipUnless(importlib.util.find_spec("pyarrow"), "pyarrow is not installed")
+    def test_columns_of_parquet(self) -> None:
+        arrow: Any = importlib.import_module("pyarrow")
+        table = arrow.table(
+            {
+                "lacking": arrow.array([LARGE, None], arrow.int64()),
+                "unsigned": arrow.array([2**64 - 1, None], arrow.uint64()),
+                "small": arrow.array([7, None], arrow.int8()),
+                "whole": arrow.array([LARGE, 1], arrow.int64()),
+                "text": ["a", None],
+            }
+        )
+        frame = _frame(table)
+        kinds = [str(frame[name].dtype) for name in ("lacking", "unsigned", "small", "whole")]
+        self.assertEqual(kinds, ["Int64", "UInt64", "Int8", "int64"])
+        self.assertEqual((frame["lacking"][0], frame["unsigned"][0], frame["whole"][0]), (LARGE, 2**64 - 1, LARGE))
+        self.assertEqual(list(frame.columns), table.column_names)
 
 
 if __name__ == "__main__":

@@ -56,9 +56,30 @@ class Values(unittest.TestCase):
 
     def test_dicts_are_columns(self) -> None:
         types, read, failed = columns([{"label": "cat", "score": 0.5}, {"score": 0.25, "box": [1, 2]}, None], 3)
-        self.assertEqual(read, {"label": ["cat", None, None], "score": [0.5, 0.25, None], "box": [None, [1, 2], None]})
+        self.assertEqual(
+            read,
+            {
+                "label": ["cat", None, None],
+                "score": [0.5, 0.25, None],
+                "box": [None, [1, 2], None],
+                "result": [None, None, None],
+            },
+        )
         self.assertEqual(failed, {})
         self.assertEqual(columns({"a": [1, 2], "b": ("x", "y")}, 2)[1], {"a": [1, 2], "b": ["x", "y"]})
+
+    def test_a_key_that_a_result_lacks_is_told_from_none(self) -> None:
+        rows: List[Any] = [{"a": 1}, {"b": None, "c": "x"}, {1j: 0}, {"a": None}, None, {}]
+        columns_sent = Table(rows, 6, False).answer().columns
+        absent = {column["name"]: column.get("absent", []) for column in columns_sent}
+        self.assertEqual(absent["a"], [1, 2, 4, 5])
+        self.assertEqual(absent["b"], [0, 2, 3, 4, 5])
+        self.assertEqual(absent["result"], [0, 1, 2, 3, 5])
+        self.assertNotIn("absent", Table([{"a": 1, "b": 2}] * 2, 2, False).answer().columns[0])
+        # Counted among the rows that are sent.
+        table = Table([{"a": 1}, {"b": 2}, {"b": 3}], 3, False)
+        table.fail(0, "no")
+        self.assertEqual([(c["name"], c.get("absent")) for c in table.answer().columns], [("a", [0, 1]), ("b", None)])
 
     def test_one_that_is_no_dict_among_dicts_fails(self) -> None:
         _, read, failed = columns([{"a": 1}, "no", {"a": 3}], 3)

@@ -1,4 +1,5 @@
-//! Parquet parts of a finished map, as another program would read them: one schema in all of them, every item once.
+//! Parquet parts of a finished map, as another program would read them: one schema in all of them, every item once. And JSON lines, of which each
+//! has the keys of its own result.
 
 #![allow(clippy::unwrap_used, clippy::expect_used)] // a test fails by panicking
 
@@ -106,4 +107,44 @@ fn a_feeder_killed_while_it_adds_columns_loses_nothing() {
     assert_eq!(finished.code, 0, "{finished:?}");
     assert_one_schema(&gpulane);
     gpulane.assert_nothing_left();
+}
+
+#[test]
+fn a_row_has_the_keys_its_result_had_whatever_shared_its_batch() {
+    let answers = [
+        "{'a': 1}",
+        "{'b': None, 'c': 'x'}",
+        "None",
+        "{}",
+        "{'a': None}",
+        "{'c': [1]}",
+        "{'a': 2}",
+        "{'b': 5}",
+    ];
+    let model = format!(
+        "ANSWERS = [{}]\n\n\ndef Model(batch):\n    return [ANSWERS[int(item)] for item in batch]\n",
+        answers.join(", ")
+    );
+    let items: Vec<String> = (0..answers.len()).map(|number| format!("{number}\n")).collect();
+    for batch in ["1", "4"] {
+        let gpulane = Gpulane::new(env!("CARGO_BIN_EXE_gpulane"));
+        gpulane.workspace.file("items.txt", &items.concat());
+        let settings = ["--decode", "value", "--workers", "1", "--batch", batch];
+        let finished = gpulane.map(&model, &["@items.txt"], &settings);
+        assert_eq!(finished.code, 0, "{finished:?}");
+        let rows: Vec<String> = gpulane.rows().iter().map(ToString::to_string).collect();
+        let expected = [
+            r#"{"item":"0","a":1}"#,
+            r#"{"item":"1","b":null,"c":"x"}"#,
+            r#"{"item":"2","result":null}"#,
+            r#"{"item":"3"}"#,
+            r#"{"item":"4","a":null}"#,
+            r#"{"item":"5","c":[1]}"#,
+            r#"{"item":"6","a":2}"#,
+            r#"{"item":"7","b":5}"#,
+        ];
+        let expected =
+            expected.map(|row| serde_json::from_str::<serde_json::Value>(row).unwrap().to_string());
+        assert_eq!(rows, expected, "in batches of {batch}");
+    }
 }

@@ -41,6 +41,26 @@ fn pictures() -> Gpulane {
     gpulane
 }
 
+/// The pictures that are damaged, and how the reason begins.
+const DAMAGED: [(&str, &str); 3] = [
+    ("images/damaged-half-with-end.jpg", "damaged JPEG"),
+    ("images/damaged-half.jpg", "truncated"),
+    ("images/damaged-progressive.jpg", "truncated"),
+];
+
+/// What `damaged.jsonl` has, sorted: items, and what is said of them before the colon.
+fn listed(gpulane: &Gpulane) -> Vec<(String, String)> {
+    let text = std::fs::read_to_string(gpulane.dir().join("damaged.jsonl")).unwrap();
+    let lines = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
+    let pair = |line: Value| {
+        let reason = line["reason"].as_str().unwrap().split(':').next().unwrap().to_owned();
+        (line["item"].as_str().unwrap().to_owned(), reason)
+    };
+    let mut found: Vec<_> = lines.map(pair).collect();
+    found.sort();
+    found
+}
+
 fn items(gpulane: &Gpulane) -> Vec<String> {
     gpulane.rows().iter().map(|row| row["item"].as_str().unwrap().to_owned()).collect()
 }
@@ -57,6 +77,7 @@ fn damaged_pictures_fail_with_what_is_damaged() {
         assert!(item.ends_with("none.jpg") || reason.contains(word), "{item}: {reason}");
     }
     assert!(!finished.stderr.contains("damaged picture"), "nothing of it is used: {}", finished.stderr);
+    assert!(!gpulane.dir().join("damaged.jsonl").exists());
 }
 
 #[test]
@@ -66,9 +87,12 @@ fn damaged_pictures_are_used_and_counted_where_that_is_asked_for() {
     assert_eq!(finished.code, 3, "{finished:?}");
     assert_eq!(items(&gpulane).len(), 7);
     assert_eq!(gpulane.failed_items().len(), 1, "what is no picture still fails");
-    assert!(finished.stderr.contains("3 of damaged pictures"), "{}", finished.stderr);
     let status = gpulane.call(&["status", "r"]);
-    assert!(status.stdout.contains("3 of damaged pictures"), "{}", status.stdout);
+    for said in [&finished.stderr, &status.stdout] {
+        assert!(said.contains("3 damaged pictures used"), "{said}");
+        assert!(said.contains("/damaged.jsonl"), "{said}");
+    }
+    assert_eq!(listed(&gpulane), DAMAGED.map(|(item, why)| (item.to_owned(), why.to_owned())));
     let json: Value = serde_json::from_str(&gpulane.call(&["status", "r", "--json"]).stdout).unwrap();
     assert_eq!(json["maps"][0]["damaged"], 3, "{json}");
     let told: u64 =
@@ -79,6 +103,18 @@ fn damaged_pictures_are_used_and_counted_where_that_is_asked_for() {
     assert_eq!(gpulane.call(&["resume", "r", "--failed"]).code, 3);
     let json: Value = serde_json::from_str(&gpulane.call(&["status", "r", "--json"]).stdout).unwrap();
     assert_eq!(json["maps"][0]["damaged"], 3, "{json}");
+    assert_eq!(listed(&gpulane), DAMAGED.map(|(item, why)| (item.to_owned(), why.to_owned())));
+}
+
+#[test]
+fn damaged_pictures_whose_result_is_refused_are_not_listed() {
+    let gpulane = pictures();
+    let model = MODEL.replace("[{\"bytes\"", "[object() if \"progressive\" in name else {\"bytes\"");
+    let model = model.replace("for pixels in batch", "for name, pixels in zip(self.items, batch)");
+    let finished = gpulane.map(&model, &["images"], &["--damaged", "warn"]);
+    assert_eq!(finished.code, 3, "{finished:?}");
+    let items: Vec<String> = listed(&gpulane).into_iter().map(|(item, _)| item).collect();
+    assert_eq!(items, ["images/damaged-half-with-end.jpg", "images/damaged-half.jpg"]);
 }
 
 #[test]

@@ -4,7 +4,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use gpulane_core::batches::{Dispatch, Failed, Health, Judgement, Lost, Order, Outcome, Span, WorkerId};
+use gpulane_core::batches::{
+    Dispatch, Failed, Health, IN_A_ROW, Judgement, Lost, Order, Outcome, Span, WorkerId,
+};
 use proptest::prelude::*;
 
 const SLOT: u32 = 100_000;
@@ -20,6 +22,8 @@ struct Items {
     deadly: BTreeSet<u32>,
     /// Never come back.
     endless: BTreeSet<u32>,
+    /// Fail, and end the process when they are tried again.
+    worsening: BTreeSet<u32>,
 }
 
 /// One job's process, as a feeder would see it.
@@ -82,7 +86,8 @@ impl World {
         // All of the batch is given to the model at once first, so whatever is in it breaks it before anything is tried alone.
         process.broken |= entries.iter().any(breaks);
         let outcome = |entry: u32| {
-            let failed = process.broken || self.items.bad.contains(&number(span.slot, entry));
+            let fails = |kind: &BTreeSet<u32>| kind.contains(&number(span.slot, entry));
+            let failed = process.broken || fails(&self.items.bad) || fails(&self.items.worsening);
             let identity = u64::from(number(span.slot, entry));
             let reason = String::from("ValueError: no");
             if failed {
@@ -98,8 +103,13 @@ impl World {
         let list = if failed { &mut self.failed } else { &mut self.done };
         list.push(number(slot, entry));
         if self.books.settle(slot, 1) {
-            assert!(self.freed.insert(slot), "a slot is given back once");
+            self.free(slot);
         }
+    }
+
+    fn free(&mut self, slot: u32) {
+        assert!(self.freed.insert(slot), "a slot is given back once");
+        self.health.on_freed(slot);
     }
 
     fn follow(&mut self, judged: Judgement) {
@@ -116,7 +126,7 @@ impl World {
             self.failed.push(number(poison.slot, poison.entry));
         }
         for slot in lost.free {
-            assert!(self.freed.insert(slot), "a slot is given back once");
+            self.free(slot);
         }
         let judged = self.health.on_gone(id);
         self.follow(judged);
@@ -131,7 +141,7 @@ impl World {
             (order.span.first..order.span.first + order.span.count)
                 .any(|entry| kind.contains(&number(order.span.slot, entry)))
         };
-        if has(&self.items.deadly) {
+        if has(&self.items.deadly) || (order.careful && has(&self.items.worsening)) {
             let lost = self.books.on_gone(id, false);
             return self.on_lost(id, lost);
         }
@@ -247,6 +257,48 @@ fn one_item_named_many_times_is_one() {
     assert_eq!(health.on_idle(worker).len(), 50);
 }
 
+/// Nine items fail in a row and are given to a fresh worker, which has a result first.
+fn after_a_replacement() -> (Health, WorkerId) {
+    let mut health = Health::default();
+    let (broken, fresh) = (WorkerId(0), WorkerId(1));
+    health.on_ready(broken, "map/worker-0");
+    let judged = health.on_batch(broken, (0..9).map(fails).collect());
+    assert_eq!((judged.again.len(), health.retrying()), (9, 9));
+    assert!(health.on_ready(fresh, "map/worker-0"), "it is on trial");
+    health.on_batch(fresh, vec![Outcome::Done { slot: 7, entry: 0 }]);
+    (health, fresh)
+}
+
+fn fails(entry: u32) -> Outcome {
+    Outcome::Failed(Failed {
+        slot: 0,
+        entry,
+        identity: u64::from(entry),
+        reason: "ValueError: no".to_owned(),
+    })
+}
+
+#[test]
+fn an_item_in_the_place_of_one_that_was_tried_again_has_had_no_retry() {
+    // While the slot holds the same items, a failure right after a result is the item's own.
+    let (mut health, worker) = after_a_replacement();
+    assert_eq!(health.on_batch(worker, vec![fails(3)]).failed.len(), 1);
+    // These have ended elsewhere, and the slot is filled anew.
+    let (mut health, worker) = after_a_replacement();
+    health.on_freed(0);
+    assert_eq!(health.retrying(), 0);
+    assert_eq!(health.limit(), 2 * IN_A_ROW, "the replacement helped nobody");
+    assert_eq!(health.on_batch(worker, vec![fails(3)]), Judgement::default(), "it is held back first");
+}
+
+#[test]
+fn other_slots_keep_what_is_tried_again() {
+    let (mut health, worker) = after_a_replacement();
+    health.on_freed(1);
+    assert_eq!((health.retrying(), health.limit()), (9, IN_A_ROW));
+    assert_eq!(health.on_batch(worker, vec![fails(3)]).failed.len(), 1);
+}
+
 #[test]
 fn a_folder_of_bad_items_replaces_one_worker_each_and_no_more() {
     for workers in [1, 4] {
@@ -286,7 +338,7 @@ proptest! {
     #[test]
     fn every_item_is_settled_once_whatever_it_does(
         slots in proptest::collection::vec(1u32..40, 1..10),
-        kinds in proptest::collection::vec((0u32..10, 0u32..40, 0u8..4), 0..40),
+        kinds in proptest::collection::vec((0u32..10, 0u32..40, 0u8..5), 0..40),
         rows in proptest::collection::vec((0u32..10, 0u32..40, 1u32..30), 0..4),
         workers in 1usize..5,
         picks in proptest::collection::vec(0usize..8, 40),
@@ -298,6 +350,7 @@ proptest! {
                 0 => items.bad.insert(at),
                 1 => items.breaking.insert(at),
                 2 => items.deadly.insert(at),
+                3 => items.worsening.insert(at),
                 _ => items.endless.insert(at),
             };
         }
@@ -313,9 +366,10 @@ proptest! {
         let mut settled: Vec<u32> = world.done.iter().chain(&world.failed).copied().collect();
         settled.sort_unstable();
         prop_assert_eq!(settled, all, "each exactly once");
-        let failing = |at: &u32| [&items.bad, &items.breaking, &items.deadly, &items.endless].iter().any(|kind| kind.contains(at));
+        let failing = |at: &u32| [&items.bad, &items.breaking, &items.deadly, &items.endless, &items.worsening].iter().any(|kind| kind.contains(at));
         prop_assert!(!world.done.iter().any(failing), "what fails by itself has no result");
         prop_assert_eq!(world.freed.len(), slots.len());
+        prop_assert_eq!(world.health.retrying(), 0, "nobody is known by a place that is another's");
         prop_assert!(world.replaced <= workers + world.done.len(), "{} replacements", world.replaced);
     }
 }

@@ -23,12 +23,20 @@ impl Damage {
         self.0
     }
 
-    /// What becomes of the item: its form, marked where it is damaged and used nevertheless.
-    pub(crate) fn judged(self, policy: DamagePolicy, form: Form) -> Result<Form, Rejection> {
+    /// What becomes of the item: its form, marked where it is damaged and used nevertheless; then `flaw` says what is damaged.
+    pub(crate) fn judged(
+        self,
+        policy: DamagePolicy,
+        form: Form,
+        flaw: &mut Option<String>,
+    ) -> Result<Form, Rejection> {
         match (self.0, policy) {
             (None, _) => Ok(form),
             (Some(what), DamagePolicy::Fail) => Err(Rejection::broken(what)),
-            (Some(_), DamagePolicy::Warn) => Ok(Form { damaged: true, ..form }),
+            (Some(what), DamagePolicy::Warn) => {
+                *flaw = Some(what);
+                Ok(Form { damaged: true, ..form })
+            }
         }
     }
 }
@@ -41,11 +49,15 @@ mod tests {
     #[test]
     fn damage_fails_or_marks_the_item_as_asked() {
         let form = Form::flat(Kind::Bytes, 7);
-        let damage = || Damage::of("broken JPEG: a code that does not exist");
-        assert_eq!(Damage::NONE.judged(DamagePolicy::Fail, form), Ok(form));
-        assert_eq!(Damage::NONE.judged(DamagePolicy::Warn, form), Ok(form));
-        assert_eq!(damage().judged(DamagePolicy::Warn, form), Ok(Form { damaged: true, ..form }));
-        let failed = Err(Rejection::broken("broken JPEG: a code that does not exist"));
-        assert_eq!(damage().judged(DamagePolicy::Fail, form), failed);
+        let what = "broken JPEG: a code that does not exist";
+        let mut flaw = None;
+        assert_eq!(Damage::NONE.judged(DamagePolicy::Fail, form, &mut flaw), Ok(form));
+        assert_eq!(Damage::NONE.judged(DamagePolicy::Warn, form, &mut flaw), Ok(form));
+        let failed = Err(Rejection::broken(what));
+        assert_eq!(Damage::of(what).judged(DamagePolicy::Fail, form, &mut flaw), failed);
+        assert_eq!(flaw, None);
+        let marked = Ok(Form { damaged: true, ..form });
+        assert_eq!(Damage::of(what).judged(DamagePolicy::Warn, form, &mut flaw), marked);
+        assert_eq!(flaw.as_deref(), Some(what));
     }
 }

@@ -27,6 +27,8 @@ pub struct Decoder {
     pub(crate) limits: Limits,
     /// What becomes of damaged pictures.
     pub(crate) damaged: DamagePolicy,
+    /// What is damaged of the item at hand, if that is used all the same.
+    pub(crate) flaw: Option<String>,
     /// libjpeg-turbo's handle.
     pub(crate) jpegs: Jpegs,
     /// Brings pixels to their size.
@@ -63,6 +65,7 @@ impl Decoder {
             decode,
             limits,
             damaged: DamagePolicy::Fail,
+            flaw: None,
             jpegs: Jpegs::new(),
             shaper: Shaper::new(),
             raw: Vec::new(),
@@ -88,6 +91,7 @@ impl Decoder {
         finish: Finish,
         place: &mut dyn Place,
     ) -> Result<Form, Rejection> {
+        self.flaw = None;
         let made = match self.decode {
             Decode::Image(Image { channels, size, srgb }) => {
                 self.image(encoded, finish, Task { wanted: channels.into(), size, srgb }, place)
@@ -104,6 +108,11 @@ impl Decoder {
         self.spent.decoded_bytes += made.as_ref().map_or(0, |form| form.bytes);
         self.relax();
         made
+    }
+
+    /// What is damaged of the picture that was decoded last, where its form says that something is.
+    pub fn take_flaw(&mut self) -> Option<String> {
+        self.flaw.take()
     }
 
     /// Time and bytes spent so far, by step.
@@ -151,7 +160,11 @@ impl Decoder {
         let form = stack.form();
         self.limits.claim(place, stack.sides(), stack.memory())?;
         let target = self.limits.room(place, form.bytes)?;
-        timed(&mut self.spent.decode, || guarded(|| stack.read(target)))?.judged(self.damaged, form)
+        timed(&mut self.spent.decode, || guarded(|| stack.read(target)))?.judged(
+            self.damaged,
+            form,
+            &mut self.flaw,
+        )
     }
 
     /// Leaves the item's colours as they are where its profile changes none of this kind; an error where it is for others.
@@ -199,13 +212,17 @@ impl Decoder {
         }
         if size.is_none() && ready && orientation == 1 {
             let target = self.limits.room(place, form.bytes)?;
-            return timed(&mut self.spent.decode, || guarded(|| read(target)))?.judged(self.damaged, form);
+            return timed(&mut self.spent.decode, || guarded(|| read(target)))?.judged(
+                self.damaged,
+                form,
+                &mut self.flaw,
+            );
         }
         let area = sides.0 as usize * sides.1 as usize;
         let raw = stretch_to(&mut self.raw, area * layout.pixel_bytes());
         let damage = timed(&mut self.spent.decode, || guarded(|| read(raw)))?;
         // What fails is not worth to be converted.
-        let form = damage.judged(self.damaged, form)?;
+        let form = damage.judged(self.damaged, form, &mut self.flaw)?;
         let convert = |from: &[u8], to: &mut [u8]| match &conversion {
             Some(conversion) => conversion.convert(from, layout, task.wanted, to),
             None if deep_gray => gray_of_deep(from, to),

@@ -98,8 +98,8 @@ pub struct Filled {
     pub data: Range<u64>,
     /// Items that could not be loaded, since the last that were told.
     pub failed: Vec<Unloaded>,
-    /// Numbers of the items whose picture is damaged, in their order.
-    pub damaged: Vec<u64>,
+    /// Numbers of the items whose picture is damaged, in their order, and what is damaged of each.
+    pub damaged: Vec<(u64, String)>,
 }
 
 /// What loaders tell.

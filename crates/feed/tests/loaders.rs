@@ -81,7 +81,10 @@ fn damaged_pictures_are_told_with_their_slot_or_have_failed() {
             .iter()
             .filter_map(|word| if let Told::Filled(filled) = word { Some(&filled.damaged) } else { None })
             .flatten()
-            .copied()
+            .map(|(number, what)| {
+                assert!(what.starts_with("truncated: "), "{what}");
+                *number
+            })
             .collect();
         assert_eq!((of_slots, rates.failed), (damaged, failed));
     }

@@ -36,6 +36,8 @@ pub struct Column {
     pub name: String,
     /// Its values, one a row.
     pub data: Data,
+    /// Rows whose result does not have this, in order; null stands in their place.
+    pub absent: Vec<usize>,
 }
 
 /// The values of a column.
@@ -149,7 +151,8 @@ impl Column {
                 parse_fixed(&name, rows, element, &head["shape"], data, nulls)?
             }
         };
-        Ok(Self { name, data })
+        let absent = row_list(&name, rows, &head["absent"])?;
+        Ok(Self { name, data, absent })
     }
 }
 

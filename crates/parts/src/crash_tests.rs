@@ -38,28 +38,51 @@ fn copy_at_each_step(writer: &mut Writer, dir: &Path, copies: &Path) -> Arc<Mute
 }
 
 #[test]
-fn how_many_pictures_are_damaged_is_as_durable_as_their_rows() {
+fn which_pictures_are_damaged_is_as_durable_as_their_rows() {
     let temp = tempfile::tempdir().unwrap();
     let dir = temp.path().join("out");
     let (mut writer, settled) = open(&dir, Format::Jsonl);
     assert_eq!(settled.damaged, 0);
     add(&mut writer, 0, &three());
-    writer.note_damaged(2);
+    note(&mut writer, &[0, 2]);
     writer.hook = Some(stop_at(Step::PartWritten));
     writer.commit().unwrap_err();
     // What was begun is finished first, with its own count.
     writer.hook = None;
     add(&mut writer, 10, &three());
-    writer.note_damaged(1);
+    note(&mut writer, &[11]);
     let counts = [writer.commit(), writer.commit()].map(|commit| commit.unwrap().unwrap().damaged);
     assert_eq!(counts, [2, 1]);
     add(&mut writer, 20, &three());
-    writer.note_damaged(3);
+    note(&mut writer, &[20, 21, 22]);
+    writer.hook = Some(stop_at(Step::FailuresWritten));
+    writer.commit().unwrap_err();
     drop(writer);
-    let (_, settled) = open(&dir, Format::Jsonl);
+    let (writer, settled) = open(&dir, Format::Jsonl);
     assert_eq!((settled.rows, settled.damaged), (6, 3), "what was not committed does not count");
     let told: Vec<u64> = read_commits(&dir, 0).unwrap().iter().map(|known| known.commit.damaged).collect();
     assert_eq!(told, [2, 1]);
+    assert_eq!(listed(&dir), ["0", "2", "11"]);
+    drop(writer);
+    // It follows from the ledger, also where somebody has removed it, or a part of the results.
+    fs::remove_file(dir.join("damaged.jsonl")).unwrap();
+    open(&dir, Format::Jsonl);
+    assert_eq!(listed(&dir), ["0", "2", "11"]);
+    fs::remove_file(dir.join("part-00000.jsonl")).unwrap();
+    let (_, settled) = Writer::open(&dir, Format::Jsonl, true).unwrap();
+    assert_eq!((settled.damaged, listed(&dir)), (1, vec!["11".to_owned()]));
+}
+
+/// Notes that these items are damaged.
+fn note(writer: &mut Writer, numbers: &[u64]) {
+    numbers.iter().for_each(|number| writer.note_damaged(&number.to_string(), "truncated: no end"));
+}
+
+/// The items in `damaged.jsonl`.
+fn listed(dir: &Path) -> Vec<String> {
+    let lines = fs::read_to_string(dir.join("damaged.jsonl")).unwrap_or_default();
+    let lines = lines.lines().map(|line| serde_json::from_str::<serde_json::Value>(line).unwrap());
+    lines.map(|line| line["item"].as_str().unwrap().to_owned()).collect()
 }
 
 #[test]
@@ -252,6 +275,7 @@ proptest! {
                     let numbers = free(&writer, &numbers);
                     let list = numbers.iter().map(|number| json!(number)).collect::<Vec<_>>();
                     prop_assert_eq!(add_items(&mut writer, &numbers, &results(list.into())), vec![]);
+                    note(&mut writer, &numbers.into_iter().filter(|number| number % 3 == 0).collect::<Vec<_>>());
                 }
                 Act::Fail(number) => writer.fail(number, &number.to_string(), "because"),
                 Act::Commit => _ = writer.commit().unwrap(),
@@ -275,6 +299,12 @@ proptest! {
         let numbers = settled.done.iter().chain(settled.failed.iter());
         let names: BTreeSet<String> = numbers.map(|number| number.to_string()).collect();
         prop_assert!(there.keys().eq(&names));
+        let damaged = settled.done.iter().filter(|number| number % 3 == 0).map(|number| number.to_string());
+        let mut said = listed(dir);
+        said.sort();
+        let mut damaged: Vec<String> = damaged.collect();
+        damaged.sort();
+        prop_assert_eq!(said, damaged, "exactly those in the results");
         // And the rest can still be done.
         let rest = free(&writer, &(0..60).collect());
         let list = rest.iter().map(|_| json!(1)).collect::<Vec<_>>();

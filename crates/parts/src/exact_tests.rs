@@ -301,7 +301,7 @@ fn write(
     while let Some(at) = todo.pop() {
         let batch = &batches[at];
         let numbers: Vec<u64> = (0..batch.given.len() as u64).map(|row| at as u64 * 100 + row).collect();
-        let column = Column { name: "x".to_owned(), data: batch.data.clone() };
+        let column = Column { name: "x".to_owned(), data: batch.data.clone(), absent: Vec::new() };
         let block = Block {
             columns: vec![column],
             rows: numbers.len(),

@@ -59,6 +59,9 @@ fn write_row<'a>(
     out.extend_from_slice(b"{\"item\":");
     write_text(out, name);
     for column in &block.columns {
+        if column.absent.binary_search(&row).is_ok() {
+            continue;
+        }
         out.push(b',');
         write_text(out, &column.name);
         out.push(b':');

@@ -12,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::bits::{Bits, read_ranges};
 use crate::error::PartsError;
+use crate::flaws::Flaw;
 use crate::kind::ColumnType;
 use crate::pending::Schema;
 
@@ -43,6 +44,9 @@ pub(crate) enum Line {
         /// Rows of pictures that are damaged.
         #[serde(default, skip_serializing_if = "is_zero")]
         damaged: u64,
+        /// Their items, and what is damaged of each; those of before this was kept are missing.
+        #[serde(default, skip_serializing_if = "Vec::is_empty")]
+        flaws: Vec<Flaw>,
         /// Columns that no earlier part has, or has as another type, with their types.
         #[serde(default, skip_serializing_if = "Vec::is_empty")]
         schema: Vec<(String, String)>,
@@ -91,6 +95,8 @@ pub(crate) struct Part {
     pub(crate) columns: u64,
     /// Rows of pictures that are damaged.
     pub(crate) damaged: u64,
+    /// Their items, and what is damaged of each.
+    pub(crate) flaws: Vec<Flaw>,
     /// It was written anew, and may still wait for its name.
     pub(crate) renewed: bool,
     /// First and last of each range of its items.
@@ -197,7 +203,8 @@ impl Replay {
     }
 
     fn apply_commit(&mut self, line: &Line) -> Result<(), String> {
-        let Line::Commit { commit, part, bytes, items, failed, failed_bytes, damaged, schema, .. } = line
+        let Line::Commit { commit, part, bytes, items, failed, failed_bytes, damaged, flaws, schema, .. } =
+            line
         else {
             return Ok(());
         };
@@ -223,8 +230,15 @@ impl Replay {
         }
         if let Some(name) = part {
             let columns = self.schema.entries;
-            let part =
-                Part { name: name.clone(), bytes: *bytes, columns, damaged: *damaged, renewed: false, items };
+            let part = Part {
+                name: name.clone(),
+                bytes: *bytes,
+                columns,
+                damaged: *damaged,
+                flaws: flaws.clone(),
+                renewed: false,
+                items,
+            };
             self.parts.insert(*commit, part);
         }
         self.failed_bytes = *failed_bytes;

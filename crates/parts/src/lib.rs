@@ -1,4 +1,4 @@
-//! A map's results on disk: part files, `failed.jsonl`, and `commits.jsonl`, the ledger that says what is
+//! A map's results on disk: part files, `failed.jsonl`, `damaged.jsonl`, and `commits.jsonl`, the ledger that says what is
 //! durable. Every item stands exactly once in parts or failures, whenever the process ends.
 //!
 //! A commit goes in steps: the part under a hidden name and the failures are made durable, then one
@@ -15,6 +15,7 @@ mod convert;
 mod element;
 mod error;
 mod failures;
+mod flaws;
 mod json;
 mod jsonl;
 mod kind;
@@ -43,4 +44,5 @@ pub use block::{Block, Column, Data, Element};
 pub use error::PartsError;
 pub use failures::{Failure, Recorded, first_failures, forget_failed, read_commits};
 pub use gpulane_model::Format;
+pub use repair::check;
 pub use writer::{Commit, Pending, Settled, Writer};

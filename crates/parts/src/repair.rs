@@ -88,6 +88,16 @@ pub(crate) fn open(
     Ok((replay, growing, failures))
 }
 
+/// Whether a directory can be opened as it is, found without changing anything in it.
+pub fn check(dir: &Path, format: Format) -> Result<(), PartsError> {
+    let replay = ledger::read(dir)?.replay()?;
+    if let Some(begun) = replay.format.filter(|begun| *begun != format) {
+        return Err(PartsError::OtherFormat { dir: dir.to_owned(), begun, asked: format });
+    }
+    let lost = missing_parts(dir, &replay)?.into_iter().map(|(_, error)| error);
+    lost.chain(check_failures(dir, &replay)?).next().map_or(Ok(()), Err)
+}
+
 /// Where the part is that the ledger speaks of, if it was written anew and does not have its name yet.
 fn waiting_renewal(dir: &Path, part: &Part) -> Result<Option<PathBuf>, PartsError> {
     if !part.renewed {

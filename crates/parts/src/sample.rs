@@ -20,13 +20,14 @@ pub(crate) fn fixed(name: &str, element: Element, shape: &[u32], bytes: &[u8]) -
     Column {
         name: name.to_owned(),
         data: Data::Fixed { element, shape: shape.to_vec(), bytes, nulls: Vec::new() },
+        absent: Vec::new(),
     }
 }
 
 pub(crate) fn values(name: &str, values: Value) -> Column {
     let Value::Array(values) = values else { panic!("a list") };
     let texts = values.iter().map(|value| value.to_string().into()).collect();
-    Column { name: name.to_owned(), data: Data::Json(texts) }
+    Column { name: name.to_owned(), data: Data::Json(texts), absent: Vec::new() }
 }
 
 pub(crate) fn block(columns: Vec<Column>) -> Block {

@@ -12,6 +12,7 @@ use crate::bits::{Bits, write_ranges};
 use crate::block::Block;
 use crate::columns::Columns;
 use crate::error::PartsError;
+use crate::flaws::{Flaw, Listed};
 use crate::ledger::{Growing, Line, MODE, Part};
 use crate::pending::{Filling, Named, Rows};
 use crate::renewal::Held;
@@ -68,6 +69,8 @@ pub struct Writer {
     pub(crate) ledger: Growing,
     /// `failed.jsonl`.
     failures: Growing,
+    /// `damaged.jsonl`.
+    listed: Listed,
     /// Results that wait.
     pub(crate) rows: Rows,
     /// Parts that are committed.
@@ -78,8 +81,8 @@ pub struct Writer {
     failed_text: Vec<u8>,
     /// Their items.
     failed: Vec<u64>,
-    /// How many of the results that wait are of pictures that are damaged.
-    damaged: u64,
+    /// Which of the results that wait are of pictures that are damaged.
+    damaged: Vec<Flaw>,
     /// Every item that is settled or waits, so that none is settled twice.
     taken: Bits,
     /// The next commit's number.
@@ -100,6 +103,7 @@ struct Sealed {
     items: String,
     failed: String,
     failed_text: Vec<u8>,
+    damaged: Vec<Flaw>,
     new_columns: Vec<Named>,
     /// What of the map's columns and types the part has.
     columns: u64,
@@ -126,6 +130,7 @@ impl Writer {
     /// that is an error.
     pub fn open(dir: &Path, format: Format, forgive_missing: bool) -> Result<(Self, Settled), PartsError> {
         let (replay, ledger, failures) = repair::open(dir, format, forgive_missing)?;
+        let listed = Listed::open(dir, &replay)?;
         let mut taken = replay.done.clone();
         replay.failed.iter().for_each(|number| _ = taken.insert(number));
         let held = |(commit, part): (&u64, &Part)| Held::new(*commit, &part.name, part.columns);
@@ -139,12 +144,13 @@ impl Writer {
             format,
             ledger,
             failures,
+            listed,
             rows,
             held,
             items: Vec::new(),
             failed_text: Vec::new(),
             failed: Vec::new(),
-            damaged: 0,
+            damaged: Vec::new(),
             taken,
             next: replay.next,
             sealed: None,
@@ -195,9 +201,9 @@ impl Writer {
         }
     }
 
-    /// Counts results added since the last commit that are of damaged pictures.
-    pub const fn note_damaged(&mut self, rows: u64) {
-        self.damaged += rows;
+    /// Notes that the picture of an item whose result was added since the last commit is damaged, and what of it.
+    pub fn note_damaged(&mut self, name: &str, what: &str) {
+        self.damaged.push((name.to_owned(), what.to_owned()));
     }
 
     /// Whether the item is settled or waits to be.
@@ -264,12 +270,13 @@ impl Writer {
         let (mut items, mut failed) = (std::mem::take(&mut self.items), std::mem::take(&mut self.failed));
         items.sort_unstable();
         failed.sort_unstable();
+        let damaged = std::mem::take(&mut self.damaged);
         let commit = Commit {
             commit: self.next,
             part: filling.is_some().then_some(name),
             rows: items.len() as u64,
             failed: failed.len() as u64,
-            damaged: std::mem::take(&mut self.damaged),
+            damaged: damaged.len() as u64,
         };
         self.next += 1;
         Ok(Some(Sealed {
@@ -279,6 +286,7 @@ impl Writer {
             items: write_ranges(items),
             failed: write_ranges(failed),
             failed_text: std::mem::take(&mut self.failed_text),
+            damaged,
             new_columns,
             columns: self.rows.committed().entries,
             recorded: false,
@@ -297,6 +305,7 @@ impl Writer {
             if !sealed.failed_text.is_empty() {
                 self.failures.write(&sealed.failed_text)?;
             }
+            self.listed.write(&sealed.damaged)?;
             self.pass(Step::FailuresWritten)?;
             // The names of new files must be durable before the ledger speaks of them.
             repair::sync_dir(&self.dir)?;
@@ -325,9 +334,11 @@ impl Writer {
             failed: sealed.failed.clone(),
             failed_bytes,
             damaged: sealed.commit.damaged,
+            flaws: sealed.damaged.clone(),
             schema: sealed.new_columns.iter().map(|(name, kind)| (name.clone(), kind.write())).collect(),
         })?;
         self.failures.length = failed_bytes;
+        self.listed.count(&sealed.damaged);
         Ok(())
     }
 

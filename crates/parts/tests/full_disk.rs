@@ -33,7 +33,7 @@ fn noise(rows: u64) -> Block {
     let word = |number: u64| format!("{:x}", number.wrapping_mul(0x9e37_79b9_7f4a_7c15));
     let text = |row: u64| (row * 100..row * 100 + 100).map(word).collect::<Vec<_>>().concat();
     let texts = (0..rows).map(|row| json!(text(row)).to_string().into()).collect();
-    let column = Column { name: "result".to_owned(), data: Data::Json(texts) };
+    let column = Column { name: "result".to_owned(), data: Data::Json(texts), absent: Vec::new() };
     Block { columns: vec![column], rows: usize::try_from(rows).unwrap(), refused: Vec::new() }
 }
 

@@ -26,7 +26,7 @@ pub use ctrl_c::CtrlC;
 pub use experience::Experience;
 pub use feeder::begin::not_whole;
 pub use feeder::flow::ring_bytes;
-pub use feeder::sameness::{changed_maps, not_the_same, way_out};
+pub use feeder::sameness::{changed_maps, not_the_same, unopenable_map, way_out};
 pub use front::{Durable, EngineEnd, Front, Message, Tick};
 pub use leash::hold_leash;
 pub use orders::StartRequest;

@@ -44,9 +44,12 @@ def shaped(rows: List[Row], form: str) -> Any:
     if form == "list":
         return rows
     columns = list(dict.fromkeys(key for row in rows for key in row))
-    if form == "pandas":
-        return _package("pandas").DataFrame(rows, columns=columns or None)
     values = {column: [row.get(column) for row in rows] for column in columns}
+    if form == "pandas":
+        frame = _package("pandas").DataFrame
+        if not columns:
+            return frame(rows)
+        return frame({column: _values(values[column]) for column in columns}, columns=columns)
     return _package("pyarrow").table(values)
 
 
@@ -147,7 +150,42 @@ def _from_parquet(parts: Sequence[Path], folder: Path, form: str) -> Any:
     table = table.take(_order(folder, table.column("item").to_pylist()))
     if form == "arrow":
         return table
-    return table.to_pandas() if form == "pandas" else table.to_pylist()
+    return _frame(table) if form == "pandas" else table.to_pylist()
+
+
+def _frame(table: Any) -> Any:
+    """A DataFrame. Whole numbers beside missing values have pandas' nullable types (`Int64`): NumPy's have no place for
+    what is missing, and the doubles that pandas takes instead hold 53 bits."""
+    types = importlib.import_module("pyarrow.types")
+    frame = table.to_pandas()
+    lacking = [
+        field.name for field in table.schema if types.is_integer(field.type) and table.column(field.name).null_count > 0
+    ]
+    exact = table.select(lacking).to_pandas(types_mapper=_nullable)
+    for name in lacking:
+        frame[name] = exact[name]
+    return frame
+
+
+def _nullable(kind: Any) -> Any:
+    """The type of pandas that holds these whole numbers, and that one is missing."""
+    return getattr(_package("pandas"), f"{'UInt' if str(kind).startswith('u') else 'Int'}{kind.bit_width}Dtype")()
+
+
+def _values(values: List[Any]) -> Any:
+    """A column of a DataFrame that rounds nothing: whole numbers beside missing values are nullable, and those that no
+    double holds stay themselves beside floats."""
+    pandas = _package("pandas")
+    kinds = {type(value) for value in values if value is not None}
+    whole = [value for value in values if type(value) is int]
+    if kinds == {int} and len(whole) < len(values):
+        for name, least, most in (("Int64", -(2**63), 2**63), ("UInt64", 0, 2**64)):
+            if least <= min(whole) and max(whole) < most:
+                return pandas.array(values, dtype=name)
+        return pandas.Series(values, dtype=object)
+    if kinds == {int, float} and any(abs(value) > 2**53 for value in whole):
+        return pandas.Series(values, dtype=object)
+    return values
 
 
 def _parts(folder: Path) -> List[str]:

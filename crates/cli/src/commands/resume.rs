@@ -39,7 +39,7 @@ pub(crate) fn resume(args: &Resume) -> ExitCode {
     };
     // A journal that cannot be read is the engine's to explain.
     let state = fold(&dir, &plan).ok();
-    if !args.accept_changes && !is_unchanged(&dir, &plan, state.as_ref(), args.failed) {
+    if !can_go_on(&dir, &plan, state.as_ref(), args) {
         return ExitCode::BadInput;
     }
     let over = state.as_ref().is_some_and(|state| is_over(&plan, state, args.failed));
@@ -82,14 +82,27 @@ pub(crate) fn resume(args: &Resume) -> ExitCode {
     }
 }
 
-/// Whether the maps that are to go on are those that began, as far as that can be known quickly. If not, it has been said in what.
-fn is_unchanged(dir: &RunDir, plan: &Plan, state: Option<&RunState>, failed_too: bool) -> bool {
+/// Whether the maps that are to go on are those that began, and can: all of it where failed items are tried again, because that
+/// changes the run; else what can be known quickly. If not, it has been said why.
+fn can_go_on(dir: &RunDir, plan: &Plan, state: Option<&RunState>, args: &Resume) -> bool {
     let Some(state) = state.filter(|_| maps::any(plan)) else { return true };
-    let due = |stage: StageId| state.is_map_due(plan, stage.index(), failed_too);
-    let changed = gpulane_runtime::changed_maps(dir, plan, due);
+    let has_failed = |stage: StageId| {
+        let map = state.maps.get(stage.index()).and_then(Option::as_ref);
+        map.is_some_and(|map| map.failed > 0)
+    };
+    let reopened = |stage: StageId| args.failed && has_failed(stage);
+    if let Some(because) = gpulane_runtime::unopenable_map(dir, plan, reopened, args.accept_changes) {
+        say::error(because);
+        return false;
+    }
+    if args.accept_changes {
+        return true;
+    }
+    let due = |stage: StageId| state.is_map_due(plan, stage.index(), args.failed);
+    let changed = gpulane_runtime::changed_maps(dir, plan, due, reopened);
     if !changed.is_empty() {
         say::error(gpulane_runtime::not_the_same(&changed));
-        say::hint(gpulane_runtime::way_out(dir.root(), failed_too));
+        say::hint(gpulane_runtime::way_out(dir.root(), args.failed));
     }
     changed.is_empty()
 }

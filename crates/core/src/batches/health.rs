@@ -85,7 +85,7 @@ pub struct Health {
     on_trial: BTreeSet<String>,
     /// How many it takes now.
     limit: usize,
-    /// Items that are tried again, by slot and entry, with their round.
+    /// Items that are tried again, by slot and entry, with their round. None outlives its slot.
     retried: BTreeMap<(u32, u32), u64>,
     rounds: BTreeMap<u64, Round>,
     next_round: u64,
@@ -236,6 +236,23 @@ impl Health {
             judged.again = self.give_again(fresh);
         }
         judged
+    }
+
+    /// All items of a slot are settled, and others will have their places. One that is still tried again by these books has ended
+    /// elsewhere (it brought down its worker, it took too long), so its replacement did not help it.
+    pub fn on_freed(&mut self, slot: u32) {
+        let places: Vec<_> =
+            self.retried.range((slot, 0)..=(slot, u32::MAX)).map(|(place, _)| *place).collect();
+        for place in places {
+            if let Some(round) = self.retried.remove(&place) {
+                self.leave_round(round, false);
+            }
+        }
+    }
+
+    /// How many items are tried again just now.
+    pub fn retrying(&self) -> usize {
+        self.retried.len()
     }
 
     /// Whether a worker's failures are held back.

@@ -81,7 +81,7 @@ impl Decoder {
         });
         let decoded = plain.map_or_else(|| opened.planes(by, target), Ok);
         self.spent.decode += began.elapsed();
-        decoded?.judged(self.damaged, form)
+        decoded?.judged(self.damaged, form, &mut self.flaw)
     }
 
     fn jpeg_pixels(
@@ -106,7 +106,11 @@ impl Decoder {
         if (Fitting { used, ..fitting }).keeps(sides, orientation, size) {
             let form = Form::image(Element::U8, sides.0, sides.1, task.wanted.channels());
             let target = self.limits.room(place, form.bytes)?;
-            return self.jpeg_into(opened, (by, task.wanted), target)?.judged(self.damaged, form);
+            return self.jpeg_into(opened, (by, task.wanted), target)?.judged(
+                self.damaged,
+                form,
+                &mut self.flaw,
+            );
         }
         let mut buffer = std::mem::take(&mut self.pixels);
         let finished = opened
@@ -125,7 +129,7 @@ impl Decoder {
         let form = Form::image(Element::U8, size.width, size.height, task.wanted.channels());
         let shaped = whole.and_then(|(pixels, damage)| {
             // What fails is not worth to be resized.
-            let damaged = damage.judged(self.damaged, form)?.damaged;
+            let damaged = damage.judged(self.damaged, form, &mut self.flaw)?.damaged;
             let began = Instant::now();
             let (whole, wanted) = (opened.sides(), task.wanted);
             let picture = Picture { pixels, whole, by, wanted, orientation, premultiplied: false };
@@ -160,7 +164,11 @@ impl Decoder {
         self.limits.claim(place, opened.sides(), turned + self.unconverted(opened, 1) + opened.memory())?;
         let target = self.limits.room(place, form.bytes)?;
         if orientation == 1 {
-            return self.jpeg_into(opened, (1, task.wanted), target)?.judged(self.damaged, form);
+            return self.jpeg_into(opened, (1, task.wanted), target)?.judged(
+                self.damaged,
+                form,
+                &mut self.flaw,
+            );
         }
         let mut pixels = std::mem::take(&mut self.pixels);
         let lying = stretch_to(&mut pixels, target.len());
@@ -172,7 +180,7 @@ impl Decoder {
             self.spent.resize += began.elapsed();
         }
         self.pixels = pixels;
-        decoded?.judged(self.damaged, form)
+        decoded?.judged(self.damaged, form, &mut self.flaw)
     }
 
     /// Bytes of the pixels as they are stored, so many times smaller, where they are not what is wanted, and of their profile.

@@ -55,6 +55,8 @@ struct Loaded {
     /// The members that go with it.
     beside: Option<Piece>,
     form: Form,
+    /// What is damaged of its picture.
+    flaw: Option<String>,
 }
 
 impl Open {
@@ -169,15 +171,14 @@ impl Open {
     /// The item in this part is done.
     pub(super) fn keep(
         &mut self,
-        number: u64,
-        name: String,
+        (number, name): (u64, String),
         (piece, beside): (Piece, Option<Piece>),
-        form: Form,
+        (form, flaw): (Form, Option<String>),
         now: Instant,
     ) {
         self.in_flight -= 1;
         self.first.get_or_insert(now);
-        self.items.push(Loaded { number, name, piece, beside, form });
+        self.items.push(Loaded { number, name, piece, beside, form, flaw });
     }
 
     /// The item did not come about: its part is free again.
@@ -244,8 +245,8 @@ impl Open {
         }
         let start = self.items.first().map_or(self.table.end(), |item| item.piece.start());
         let end = self.items.last().map_or(start, |item| item.piece.start() + item.form.bytes);
-        let mut damaged: Vec<u64> =
-            self.items.iter().filter(|item| item.form.damaged).map(|item| item.number).collect();
+        let flaws = self.items.iter_mut().filter_map(|item| Some((item.number, item.flaw.take()?)));
+        let mut damaged: Vec<(u64, String)> = flaws.collect();
         damaged.sort_unstable();
         let filled = Filled {
             slot: self.table.slot(),

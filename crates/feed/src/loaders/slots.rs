@@ -151,7 +151,7 @@ impl Shared {
     }
 
     /// The item is in its place.
-    pub(super) fn finish(&self, reserved: Reserved, number: u64, name: String, form: Form) {
+    pub(super) fn finish(&self, reserved: Reserved, item: (u64, String), form: Form, flaw: Option<String>) {
         self.ring.count_in_place(form.bytes);
         self.rates.items.add(1);
         self.rates.bytes_in.add(form.bytes);
@@ -159,7 +159,7 @@ impl Shared {
         let Some(at) = state.open.iter().position(|open| open.serial == reserved.serial) else { return };
         let open = &mut state.open[at];
         let first = open.is_empty();
-        open.keep(number, name, (reserved.piece, reserved.beside), form, Instant::now());
+        open.keep(item, (reserved.piece, reserved.beside), (form, flaw), Instant::now());
         let done = open.is_done().then(|| state.open.remove(at));
         drop(state);
         match done {

@@ -97,15 +97,11 @@ pub(crate) fn begin(asked: Asked, orders: &FeederOrders, telling: &Telling) -> R
     let wanted = Wanted { inputs: &map.input, base: &base, decode: map.decode };
     let list = match gpulane_items::open(&dir).map_err(|error| reading(&dir, &error))? {
         Opened::None if std::fs::metadata(dir.join("commits.jsonl")).is_ok_and(|ledger| ledger.len() > 0) => {
-            return Err("the list of items (items.list, items.json) is gone, but there are results of it: listed anew, numbers would \
-                        mean other items; restore it, or start a new map into another directory"
-                .to_owned());
+            return Err(sameness::LIST_GONE.to_owned());
         }
         Opened::None => listed(&wanted, map.strict, &dir)?,
         Opened::Damaged(what) => {
-            return Err(format!(
-                "the list of items is damaged: {what}; restore it, or start a new map into another directory"
-            ));
+            return Err(sameness::damaged_list(&what));
         }
         Opened::List(list) => {
             if !orders.accept_changes && !orders.opened {
@@ -131,7 +127,8 @@ pub(crate) fn begin(asked: Asked, orders: &FeederOrders, telling: &Telling) -> R
     let (writer, settled) =
         Writer::open(&dir, map.format, orders.accept_changes).map_err(|error| error.to_string())?;
     tell_missed(&dir, orders.announced, telling)?;
-    telling.say(&FeederWord::Opened { items: list.len(), settled: settled.rows + settled.failures });
+    let (items, lacking) = (list.len(), list.lacking().len());
+    telling.say(&FeederWord::Opened { items, settled: settled.rows + settled.failures, lacking });
     Ok(Begun {
         task: Task { stage, map, run: orders.dir.clone(), package: orders.python.clone(), dir, base, list },
         writer,

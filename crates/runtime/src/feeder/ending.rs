@@ -50,6 +50,9 @@ impl Hub {
             )));
             return;
         }
+        if self.flow.as_ref().is_some_and(|flow| flow.loaders.rates().items > 0) {
+            self.prospects().on_loaded();
+        }
         let verdict = self.prospects().verdict();
         if let Some(hopeless) = verdict {
             self.end = Some(End::Stopped(self.in_words(hopeless)));
@@ -70,7 +73,12 @@ impl Hub {
     fn in_words(&self, hopeless: Hopeless) -> String {
         let run = self.task.run.display();
         match hopeless {
-            Hopeless::Alike { failed, reason } => format!(
+            Hopeless::Alike { failed, reason, unloaded: true } => format!(
+                "no item so far could be loaded, {failed} of them for the same reason: {reason}. {}; if the files are wrong, mend them, then \
+                 `gpulane resume {run} --failed`; `--max-failures 100%` goes on whatever fails",
+                self.about_decode()
+            ),
+            Hopeless::Alike { failed, reason, unloaded: false } => format!(
                 "every item so far failed the same way, {failed} of them: {reason}; nothing succeeded. Mend the model, then `gpulane \
                  resume {run} --failed`; `--max-failures 100%` goes on whatever fails"
             ),
@@ -80,6 +88,17 @@ impl Hub {
                 self.tally.last_death
             ),
         }
+    }
+
+    /// What to do where items are decoded as what they are not: that stays as it was, so it takes a new map.
+    fn about_decode(&self) -> String {
+        let decode = self.flow.as_ref().map_or_else(String::new, |flow| format!(", `{}`,", flow.decode));
+        let again = if self.task.map.lone {
+            "start the map into another --out with the right `--decode` or other inputs"
+        } else {
+            "mend `decode` or `input` in the plan and start it into another --run-dir"
+        };
+        format!("If how they are decoded{decode} or the inputs are wrong, {again}")
     }
 
     /// Nothing is left to do: every item must be settled now. If one is not, that is a mistake of ours, and must not pass as success.
@@ -105,7 +124,10 @@ impl Hub {
         let mut whole = self.summary(now);
         let lacking = self.task.list.lacking();
         if !lacking.is_empty() {
-            whole = format!("{whole}; {}: failed.jsonl says which and why", lacking.in_words());
+            whole = format!(
+                "{whole}; {}: failed.jsonl says which and why; once mended, map each by itself into another --out",
+                lacking.in_words()
+            );
         }
         let loaders = self.flow.as_ref().and_then(|flow| flow.outside.clone());
         if let Some(loaders) = &loaders {

@@ -204,6 +204,7 @@ impl Hub {
 
     pub(super) fn free(&mut self, slot: u32) {
         self.slots.remove(&slot);
+        self.health.on_freed(slot);
         if let Some(flow) = &self.flow {
             flow.loaders.give_back(slot);
         }

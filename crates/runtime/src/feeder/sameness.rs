@@ -8,6 +8,7 @@ use std::path::Path;
 use gpulane_items::{Opened, Wanted};
 use gpulane_journal::RunDir;
 use gpulane_model::{MapStage, Plan, StageId};
+use gpulane_parts::PartsError;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -41,9 +42,15 @@ impl Made {
     }
 }
 
-/// What has changed in the maps of a run since they began, as far as that can be known quickly: a sentence each. Maps that are not
-/// `due`, or have not begun, are not asked about.
-pub fn changed_maps(dir: &RunDir, plan: &Plan, due: impl Fn(StageId) -> bool) -> Vec<String> {
+/// What has changed in the maps of a run since they began: a sentence each. Maps that are not `due`, or have not begun, are not asked
+/// about. Folders are looked through only for maps that are to be `reopened`: that forgets what failed, so it must not be found out
+/// later that they must not go on. For others the feeder does it, while workers load their model.
+pub fn changed_maps(
+    dir: &RunDir,
+    plan: &Plan,
+    due: impl Fn(StageId) -> bool,
+    reopened: impl Fn(StageId) -> bool,
+) -> Vec<String> {
     let mut told = Vec::new();
     let base = Path::new(&plan.run.cwd);
     for (at, stage) in plan.stages.iter().enumerate() {
@@ -57,9 +64,47 @@ pub fn changed_maps(dir: &RunDir, plan: &Plan, due: impl Fn(StageId) -> bool) ->
         let Ok(Opened::List(list)) = gpulane_items::open(&folder) else { continue };
         let inputs = map_inputs(dir.root(), stage, map);
         let wanted = Wanted { inputs: &inputs, base, decode: map.decode };
-        told.extend(gpulane_items::changes_at_hand(&list, &wanted).unwrap_or_default());
+        let changes = if reopened(StageId::at(at)) {
+            gpulane_items::changes(&list, &wanted)
+        } else {
+            gpulane_items::changes_at_hand(&list, &wanted)
+        };
+        told.extend(changes.unwrap_or_default());
     }
     told
+}
+
+/// Why a map that is to be reopened cannot be, whatever has changed; the way out is in it.
+pub fn unopenable_map(
+    dir: &RunDir,
+    plan: &Plan,
+    reopened: impl Fn(StageId) -> bool,
+    accept_changes: bool,
+) -> Option<String> {
+    let stages = plan.stages.iter().enumerate().filter(|(at, _)| reopened(StageId::at(*at)));
+    let mut maps = stages.filter_map(|(_, stage)| Some((dir.map_dir(stage), stage.map.as_ref()?)));
+    maps.find_map(|(folder, map)| match gpulane_items::open(&folder) {
+        Ok(Opened::Damaged(what)) => Some(damaged_list(&what)),
+        Ok(Opened::None) => Some(LIST_GONE.to_owned()),
+        Ok(Opened::List(_)) | Err(_) => match gpulane_parts::check(&folder, map.format) {
+            Err(PartsError::Lost { .. }) if accept_changes => None,
+            Err(error) => Some(with_hint(&error)),
+            Ok(()) => None,
+        },
+    })
+}
+
+/// That the items are not known any more, and what to do.
+pub(super) const LIST_GONE: &str = "the list of items (items.list, items.json) is gone, but there are results of it: listed anew, \
+    numbers would mean other items; restore it, or start a new map into another directory";
+
+/// That the items are not known for certain, and what to do.
+pub(super) fn damaged_list(what: &str) -> String {
+    format!("the list of items is damaged: {what}; restore it, or start a new map into another directory")
+}
+
+fn with_hint(error: &PartsError) -> String {
+    error.hint().map_or_else(|| error.to_string(), |hint| format!("{error}; {hint}"))
 }
 
 /// What has changed in the model since the map began; nothing while there are no results it could be at odds with.

@@ -34,8 +34,8 @@ pub(crate) enum Write {
     Rows {
         /// The items that rows belong to.
         items: Vec<Named>,
-        /// Items of the same slot whose picture is damaged, in their order.
-        damaged: Vec<u64>,
+        /// Items of the same slot whose picture is damaged, in their order, and what is damaged of each.
+        damaged: Vec<(u64, String)>,
         /// What the results are.
         head: Value,
         /// The results.
@@ -238,7 +238,7 @@ impl Desk {
     }
 
     /// Reading the body is done here and not by the hub, which must stay quick.
-    fn rows(&mut self, items: &[Named], damaged: &[u64], head: &Value, body: Vec<u8>) {
+    fn rows(&mut self, items: &[Named], damaged: &[(u64, String)], head: &Value, body: Vec<u8>) {
         let named: Vec<(u64, &str)> = items.iter().map(|(number, name)| (*number, name.as_str())).collect();
         let added = Block::parse(head, body).and_then(|block| {
             if block.rows != items.len() {
@@ -255,17 +255,27 @@ impl Desk {
         });
         let taken = (items.len() - refused.len()) as u64;
         self.written.rows.fetch_add(taken, Ordering::Relaxed);
-        let is_damaged = |row: &usize| damaged.binary_search(&items[*row].0).is_ok();
-        let lost = refused.iter().filter(|(row, _)| is_damaged(row)).count();
-        let kept = ((0..items.len()).filter(is_damaged).count() - lost) as u64;
-        self.written.damaged.fetch_add(kept, Ordering::Relaxed);
-        self.writer.note_damaged(kept);
+        if !damaged.is_empty() {
+            self.note_damaged(items, damaged, &refused);
+        }
         if taken > 0 {
             self.prospects().on_success();
         }
         for (row, reason) in refused {
             let (number, name) = &items[row];
             self.failed(*number, name, &reason, Blame::Model);
+        }
+    }
+
+    /// Lists the rows that were taken whose picture is damaged.
+    fn note_damaged(&mut self, items: &[Named], damaged: &[(u64, String)], refused: &[(usize, String)]) {
+        for (row, (number, name)) in items.iter().enumerate() {
+            if let Ok(at) = damaged.binary_search_by_key(number, |(number, _)| *number)
+                && refused.binary_search_by_key(&row, |(row, _)| *row).is_err()
+            {
+                self.written.damaged.fetch_add(1, Ordering::Relaxed);
+                self.writer.note_damaged(name, &damaged[at].1);
+            }
         }
     }
 
@@ -290,8 +300,9 @@ impl Desk {
     }
 
     fn failed(&mut self, number: u64, name: &str, reason: &str, blame: Blame) {
-        if blame == Blame::Model {
-            self.prospects().on_failure(reason);
+        match blame {
+            Blame::Model => self.prospects().on_failure(reason),
+            Blame::Item => self.prospects().on_unloaded(reason),
         }
         self.written.failed.fetch_add(1, Ordering::Relaxed);
         self.writer.fail(number, name, reason);

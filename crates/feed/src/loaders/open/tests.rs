@@ -40,7 +40,7 @@ fn part(open: &mut Open, bytes: u64, name: u64) -> Piece {
 fn put(open: &mut Open, number: u8, mut piece: Piece) {
     piece.bytes_mut().fill(number);
     let form = array(piece.len());
-    open.keep(number.into(), number.to_string(), (piece, None), form, Instant::now());
+    open.keep((number.into(), number.to_string()), (piece, None), (form, None), Instant::now());
 }
 
 #[test]
@@ -169,7 +169,7 @@ proptest! {
                     let beside = members.as_ref().map_or(0, Piece::len);
                     kept.insert(u64::from(number), (piece.len(), name, beside));
                     let (form, name) = (array(piece.len()), "x".repeat(usize::try_from(name).unwrap()));
-                    open.keep(number.into(), name, (piece, members), form, Instant::now());
+                    open.keep((number.into(), name), (piece, members), (form, None), Instant::now());
                 }
                 Step::Release(at) if !hands.is_empty() => {
                     let (piece, name, members) = hands.swap_remove(at.index(hands.len()));
