@@ -3,7 +3,7 @@
 
 mod embedded;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex};
 
 use lcms2::{
     ColorSpaceSignature, DisallowCache, Flags, Intent, PixelFormat, Profile, ThreadContext, Transform,
@@ -45,6 +45,9 @@ pub(crate) struct Conversion {
     space: Space,
     /// None where it would leave every colour as it is, within rounding: most pictures say that they are sRGB.
     transform: Option<ToRgb>,
+    /// Little CMS's memory functions and settings, which freeing a transform asks for: behind it, because fields are dropped in their order.
+    /// Never locked; without a mutex it could not be shared between threads.
+    _context: Mutex<ThreadContext>,
 }
 
 /// The bytes of a profile, and what became of them.
@@ -111,7 +114,8 @@ impl Conversion {
         )
         .map_err(|_| damaged("no conversion to sRGB can be made of it"))?;
         let transform = Some(transform).filter(|transform| !leaves_colours(space, transform));
-        Ok(Self { space, transform })
+        drop((source, target));
+        Ok(Self { space, transform, _context: Mutex::new(context) })
     }
 
     /// Whether pixels of this kind must be converted; an error where the profile is for others.
