@@ -151,7 +151,9 @@ static void scan_ended(struct watch *watch, j_decompress_ptr info, unsigned int 
   if (!info->arith_code && entropy != NULL && entropy->left >= 0 && entropy->left <= 64) {
     left.bytes = (unsigned int)entropy->left / 8;
     left.bits = (unsigned int)entropy->left % 8;
-    left.padding = (unsigned int)(entropy->buffer >> (left.bytes * 8)) & ((1u << left.bits) - 1);
+    /* A full buffer has 64 bits, by which a number of 64 bits must not be shifted. */
+    if (left.bits != 0)
+      left.padding = (unsigned int)(entropy->buffer >> (left.bytes * 8)) & ((1u << left.bits) - 1);
   }
   left.bytes += skipped;
   watch->last = left;
