@@ -29,6 +29,8 @@ struct Stream {
     /// Turns that are not over.
     waiting: BTreeSet<u64>,
     contents: Contents,
+    /// The byte of the contents from which on it cannot be read, and why.
+    broken: Option<(u64, String)>,
 }
 
 #[derive(Debug, Default)]
@@ -40,8 +42,6 @@ enum Contents {
     Open(Unpacked),
     /// Somebody's turn.
     Taken,
-    /// Cannot be read on, and why.
-    Broken(String),
 }
 
 /// The right to read from a tar when all who came before have.
@@ -94,14 +94,22 @@ impl<'s> Turn<'s> {
                 state.get(&archive).is_some_and(|stream| stream.waiting.first() != Some(&self.number))
             })
             .unwrap_or_else(PoisonError::into_inner);
-        // Streams that nobody waits for: items come in the order of the archives.
-        state.retain(|other, stream| *other == archive || !stream.waiting.is_empty());
-        let stream = state.entry(archive).or_default();
-        let contents = match std::mem::replace(&mut stream.contents, Contents::Taken) {
-            Contents::Broken(why) => {
-                stream.contents = Contents::Broken(why.clone());
-                return Err(why);
+        // Streams that nobody waits for: items come in the order of the archives. What was found broken is not decompressed again to
+        // find that.
+        state.retain(|other, stream| {
+            let idle = *other != archive && stream.waiting.is_empty();
+            if idle {
+                stream.contents = Contents::Closed;
             }
+            !idle || stream.broken.is_some()
+        });
+        let stream = state.entry(archive).or_default();
+        if let Some((at, why)) = &stream.broken
+            && offset.saturating_add(bytes) > *at
+        {
+            return Err(why.clone());
+        }
+        let contents = match std::mem::replace(&mut stream.contents, Contents::Taken) {
             Contents::Open(contents) if contents.position() <= offset => Some(contents),
             Contents::Open(_) | Contents::Closed | Contents::Taken => None,
         };
@@ -150,17 +158,17 @@ impl Member<'_> {
                 )
             }
         });
-        let left = match &read {
-            Ok(()) => Contents::Open(contents),
-            Err(why) => Contents::Broken(why.clone()),
-        };
-        self.put_back(left);
+        match &read {
+            Ok(()) => self.put_back(Contents::Open(contents), None),
+            Err(why) => self.put_back(Contents::Closed, Some((contents.position(), why.clone()))),
+        }
         read
     }
 
-    fn put_back(&self, contents: Contents) {
+    fn put_back(&self, contents: Contents, broken: Option<(u64, String)>) {
         if let Some(stream) = self.turn.streams.lock().get_mut(&self.turn.archive) {
             stream.contents = contents;
+            stream.broken = broken.or(stream.broken.take());
         }
     }
 }
@@ -169,7 +177,45 @@ impl Drop for Member<'_> {
     fn drop(&mut self) {
         // Nothing was read of it, for want of room perhaps: the next one may.
         if let Some(contents) = self.contents.take() {
-            self.put_back(Contents::Open(contents));
+            self.put_back(Contents::Open(contents), None);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Write;
+
+    use super::*;
+
+    fn read(streams: &Streams, archive: u32, path: &Path, offset: u64) -> Result<u8, String> {
+        let mut byte = [0];
+        let turn = streams.turn(archive).unwrap();
+        turn.wait(path, offset, 1).and_then(|mut member| member.read_into(&mut byte)).map(|()| byte[0])
+    }
+
+    #[test]
+    fn a_tar_that_was_found_broken_is_not_decompressed_again_to_find_that() {
+        let dir = tempfile::tempdir().unwrap();
+        let paths = [dir.path().join("cut.tar.gz"), dir.path().join("whole.tar.gz")];
+        let contents: Vec<u8> =
+            (0..200_000_u32).map(|at| at.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
+        let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+        encoder.write_all(&contents).unwrap();
+        let packed = encoder.finish().unwrap();
+        std::fs::write(&paths[0], &packed[..packed.len() / 2]).unwrap();
+        std::fs::write(&paths[1], &packed).unwrap();
+        let streams = Streams::new(&paths);
+        let why = read(&streams, 0, &paths[0], 150_000).unwrap_err();
+        assert!(why.contains("its tar"), "{why}");
+        // Another archive's turn lets go what nobody waits for.
+        assert_eq!(read(&streams, 1, &paths[1], 150_000), Ok(contents[150_000]));
+        // What lies before that place can still be read, from the start.
+        assert_eq!(read(&streams, 0, &paths[0], 10), Ok(contents[10]));
+        assert_eq!(read(&streams, 0, &paths[0], 160_000), Err(why.clone()));
+        // Without its file only the verdict is left.
+        std::fs::remove_file(&paths[0]).unwrap();
+        assert_eq!(read(&streams, 1, &paths[1], 150_001), Ok(contents[150_001]));
+        assert_eq!(read(&streams, 0, &paths[0], 150_000), Err(why));
     }
 }
