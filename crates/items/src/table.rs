@@ -10,6 +10,7 @@ use gpulane_model::Decode;
 
 use crate::problem::Stop;
 pub(crate) use parquet::DataColumns;
+pub use parquet::{MOST_PAGE_ROWS, checked_page, shared_bytes};
 
 /// Which kind of table a file is, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
