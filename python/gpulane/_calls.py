@@ -3,6 +3,7 @@ cause it, and out of memory means fewer items at once."""
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import traceback
@@ -178,6 +179,8 @@ class Caller:
             self._model.items = batch.names(start, end)
         except AttributeError:
             pass  # A model with slots: it has no place for names.
+        if batch.ring.has_members:
+            self._give_samples(batch, start, end, ready)
         if self._around is not None:
             self._around.begin(batch.id, end - start)
         ready.begin()
@@ -187,6 +190,13 @@ class Caller:
             ready.end()
             if self._around is not None:
                 self._around.end()
+
+    def _give_samples(self, batch: Batch, start: int, end: int, ready: Ready) -> None:
+        """Fresh ones for every call: what the model does to them is gone when the call is repeated."""
+        samples = batch.samples(start, end)
+        ready.on_host += sum(len(data) for members in samples for data in members.values())
+        with contextlib.suppress(AttributeError):  # A model with slots: it has no place for them.
+            self._model.samples = samples
 
     def _noted(self, error: Exception, count: int, outcome: Outcome) -> str:
         """Says what happened, and adjusts to it. The reason for `failed`."""

@@ -15,7 +15,7 @@ from ._batches import Ready
 from ._calls import Around, Broken, Caller, Outcome
 from ._device import choose, expect
 from ._leaving import TERMINATED, Terminated, begin_leaving, is_leaving, keep_until_exit
-from ._model import load_model
+from ._model import asked_members, load_model
 from ._overdue import Watch, limit_of
 from ._ring import Batch, Ring
 from ._wire import Connection, Frame, WireError, connect
@@ -93,7 +93,7 @@ class Worker:
         accepts = self._backend.accepts
         if callable(accepts):
             accepts = accepts(decode)
-        return {
+        about: Dict[str, Any] = {
             "device": self._backend.device,
             "framework": self._backend.name,
             "accepts": list(accepts),
@@ -102,6 +102,8 @@ class Worker:
             "load": callable(getattr(self._model, "load", None)),
             "seconds": time.monotonic() - begun,
         }
+        members = asked_members(self._model)
+        return about if members is None else {**about, "members": members}
 
 
 class _Session:

@@ -8,9 +8,9 @@ import os
 import sys
 from functools import partial
 from types import ModuleType
-from typing import Any, Dict, List, Optional, Sequence
+from typing import Any, Dict, List, Optional, Sequence, Union
 
-__all__ = ["Model", "ModelError", "load_model", "preload"]
+__all__ = ["Model", "ModelError", "asked_members", "load_model", "preload"]
 
 _loaded: Dict[str, ModuleType] = {}
 """Files that were imported before their time, by path."""
@@ -63,7 +63,9 @@ class Model:
     With a GPU, tensors and CuPy arrays are on it, their copy already made or under way on a stream of its own. NumPy
     arrays and `memoryview` are read-only views of shared memory: valid until `predict_batch` returns; copy
     what is to be kept. `gray` of a 16-bit image is uint16; of a stack of pages, pages×H×W. `framework` chooses by
-    name instead of by what is imported. `self.items` holds the names of the batch's items during the call.
+    name instead of by what is imported. `self.items` holds the names of the batch's items during the call. Of items in
+    tar shards, `members = ["json", "txt"]` asks for other members of their WebDataset sample: `self.samples` holds a
+    dict for each item, such as `{"json": b"…"}`.
 
     **What it returns**: one result per item, as a list or tuple; or an array or tensor with N rows; or a dict of
     columns, each with N values. A result is a number, a bool, text, None, an array or list of numbers (an embedding), a
@@ -80,6 +82,10 @@ class Model:
     decode: Optional[str] = None
     """How items are decoded, unless the command line says otherwise. None: `bytes`, or `load` if there is a `load`."""
 
+    members: Optional[Union[str, Sequence[str]]] = None
+    """Extensions of the other members of its WebDataset sample that an item of a tar shard brings along, unless the
+    command line says otherwise: `["json", "txt"]`; `"*"`: all. They are in `self.samples`."""
+
     batch: Optional[int] = None
     """Items per batch, unless the command line says otherwise. None: found out while running."""
 
@@ -88,6 +94,10 @@ class Model:
 
     items: Sequence[str] = ()
     """Names of the items of the batch being worked on."""
+
+    samples: Sequence[Dict[str, bytes]] = ()
+    """Of each item of the batch the members of its sample that were asked for, by their extensions: only those that
+    exist, in the order of their extensions. Empty dicts for items that lie in no tar shard."""
 
     def setup(self) -> None:
         """Called once, before the first batch."""
@@ -113,6 +123,25 @@ class _Function:
 
     def setup(self) -> None:
         """Nothing to do."""
+
+
+def asked_members(model: Any) -> Optional[List[str]]:
+    """The extensions that a model's `members` asks for, which the feeder checks; nothing if it says nothing. An
+    attribute of that name without any text in it is the model's own, and no request."""
+    members = getattr(model, "members", None)
+    if isinstance(model, _Function) or members is None:
+        return None
+    if isinstance(members, str):
+        return [word.strip() for word in members.split(",")] if members.strip() else []
+    if not isinstance(members, (list, tuple, set, frozenset)):
+        return None
+    wrong = [word for word in members if not isinstance(word, str)]
+    if not wrong:
+        return sorted(members)
+    if len(wrong) == len(members):
+        return None
+    shown = ", ".join(repr(word) for word in wrong)
+    raise ModelError(f'`members` of {type(model).__name__} has {shown} in it; write texts, such as ["json", "txt"]')
 
 
 def load_model(target: str, given: Optional[Dict[str, Any]] = None) -> Any:

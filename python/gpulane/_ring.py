@@ -17,6 +17,8 @@ ENTRY = struct.Struct("<QQQBBBBI4III8x")
 PLACE = struct.Struct("<8xQQ40x")
 NAME = struct.Struct("<II")
 NAME_AT = 48
+MEMBERS_AT = 56
+LENGTHS = struct.Struct("<II")
 
 ELEMENTS: Dict[int, Tuple[str, int, str]] = {
     1: ("u8", 1, "B"),
@@ -63,6 +65,8 @@ class Ring:
         self.capacity = int(head["capacity"])
         self.decode = str(head["decode"])
         self.nan_fails = head.get("nan") == "fail"
+        self.has_members = bool(head.get("members"))
+        """Members of samples come with items."""
         try:
             self.bytes = self.slots * self.slot_bytes
             if os.fstat(fd).st_size < self.bytes:
@@ -123,6 +127,27 @@ class Batch:
     def names(self, start: int, end: int) -> Names:
         """The items' names."""
         return Names(self.memory, self.first + start, end - start)
+
+    def samples(self, start: int, end: int) -> List[Dict[str, bytes]]:
+        """Copies of the members that came with the items, by extension."""
+        samples = []
+        for row in range(self.first + start, self.first + end):
+            offset, length = NAME.unpack_from(self.memory, row * ENTRY.size + MEMBERS_AT)
+            samples.append(_taken_apart(self.memory[offset : offset + length]))
+        return samples
+
+
+def _taken_apart(block: memoryview) -> Dict[str, bytes]:
+    """The members in their block of a slot."""
+    members, at = {}, 0
+    while at < len(block):
+        extension, data = LENGTHS.unpack_from(block, at)
+        begin = at + LENGTHS.size + extension
+        at = begin + data
+        if at > len(block):
+            raise ValueError(f"members of {at} bytes in a block of {len(block)}")
+        members[str(block[begin - extension : begin], "utf-8")] = bytes(block[begin:at])
+    return members
 
 
 class Names(Sequence[str]):

@@ -84,12 +84,14 @@ class FakeFeeder:
         self.connection = Connection(self.socket)
         return self.receive("hello").head
 
-    def start(self, decode: str, nan: str = "keep", **args: Any) -> Dict[str, Any]:
+    def start(
+        self, decode: str, nan: str = "keep", members: Optional[Sequence[str]] = None, **args: Any
+    ) -> Dict[str, Any]:
         """From `hello` to the ring; what the worker said in `ready`."""
         self.accept()
         self.send("setup", **({"args": args} if args else {}))
         ready = self.receive("ready").head
-        self.give_ring(decode, nan)
+        self.give_ring(decode, nan, members)
         return ready
 
     def send(self, frame: str, **fields: Any) -> None:
@@ -102,10 +104,11 @@ class FakeFeeder:
         assert frame.head["frame"] == expected, f"{frame.head} instead of {expected}\n{self.said()}"
         return frame
 
-    def give_ring(self, decode: str, nan: str = "keep") -> None:
+    def give_ring(self, decode: str, nan: str = "keep", members: Optional[Sequence[str]] = None) -> None:
         assert self.socket is not None
         head = {"frame": "ring", "slots": self.slots, "slot_bytes": self.slot_bytes, "capacity": CAPACITY}
-        data = encode({**head, "decode": decode, "nan": nan})
+        beside = {} if members is None else {"members": list(members)}
+        data = encode({**head, "decode": decode, **beside, "nan": nan})
         rights = [(socket.SOL_SOCKET, socket.SCM_RIGHTS, struct.pack("i", self.memory))]
         self.socket.sendmsg([data[:1]], rights)
         self.socket.sendall(data[1:])
@@ -147,6 +150,17 @@ class FakeFeeder:
         """One batch of texts, from asking to the answer."""
         self.ask(batch, [text(one) for one in texts])
         return self.answer(batch)
+
+    def give_members(self, slot: int, samples: Sequence[Dict[str, bytes]]) -> None:
+        """Writes members beside the items that `fill` has put into a slot."""
+        at = self.slot_bytes // 2
+        for number, members in enumerate(samples):
+            named = [(name.encode(), data) for name, data in members.items()]
+            block = b"".join(struct.pack("<II", len(name), len(data)) + name + data for name, data in named)
+            os.pwrite(self.memory, block, slot * self.slot_bytes + at)
+            place = struct.pack("<II", at, len(block)) if block else bytes(8)
+            os.pwrite(self.memory, place, slot * self.slot_bytes + number * ENTRY.size + 56)
+            at += len(block)
 
     def bye(self) -> int:
         """Ends the worker in good order; its exit code."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import tarfile
 import unittest
 import warnings
 from html import escape
@@ -84,6 +85,25 @@ class Arguments(Mapped):
         self.assertEqual(eval(row["given"]), {"a": "1", "b": 2})
         (row,) = self.told(set=["a=1", "b=x"], out="other").results(as_="list")
         self.assertEqual(eval(row["given"]), {"a": 1, "b": "x"})
+
+
+class Members(Mapped):
+    def test_a_list_of_extensions_is_what_the_command_line_takes(self) -> None:
+        self.write(
+            "beside.py",
+            "class Model:\n    def predict_batch(self, batch):\n"
+            "        return [{'beside': repr(sample)} for sample in self.samples]\n",
+        )
+        with tarfile.open(self.folder / "s.tar", "w") as tar:
+            for name in ("k.txt", "k.jpg", "k.json", "k.cls"):
+                info = tarfile.TarInfo(name)
+                info.size = len(name)
+                tar.addfile(info, io.BytesIO(name.encode()))
+        for members in (["json", "txt"], "json,txt"):
+            settings = {"decode": "bytes", "format": "jsonl", "gpus": "none", "quiet": True, "members": members}
+            made = map("beside.py:Model", "s.tar", out=f"out-{len(members)}", **settings)
+            (row,) = made.results(as_="list")
+            self.assertEqual(eval(row["beside"]), {"json": b"k.json", "txt": b"k.txt"})
 
 
 class Inputs(Mapped):

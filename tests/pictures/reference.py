@@ -12,6 +12,16 @@ from typing import Any
 FORMATS = ("JPEG", "PNG", "TIFF", "WEBP", "GIF", "BMP", "DIB")
 # Pillow's own limit is a warning; ours is a refusal.
 MOST_PIXELS = 179_000_000
+# What the orientations from 2 on ask for.
+TURNS = (
+    "FLIP_LEFT_RIGHT",
+    "ROTATE_180",
+    "FLIP_TOP_BOTTOM",
+    "TRANSPOSE",
+    "ROTATE_270",
+    "TRANSVERSE",
+    "ROTATE_90",
+)
 # Number types that 8 bits cannot be had from without a choice of range.
 WIDE_MODES = ("I", "F")
 
@@ -68,7 +78,7 @@ def second_opinion(path: Path, form: str) -> Reference | None:
 
 
 def _by_pillow(path: Path, form: str) -> Reference:
-    from PIL import Image, ImageFile, ImageOps
+    from PIL import Image, ImageFile
 
     Image.init()
     Image.MAX_IMAGE_PIXELS = MOST_PIXELS
@@ -81,10 +91,7 @@ def _by_pillow(path: Path, form: str) -> Reference:
         if kind == "gray" and image.format in ("JPEG", "MPO") and image.mode != "CMYK":
             image.draft("L", image.size)  # the luma as it stands in the file
         image.load()
-        try:
-            turned = ImageOps.exif_transpose(image) or image
-        except Exception:  # noqa: BLE001 -- notes that cannot be read turn nothing
-            turned = image
+        turned = _upright(image)
         if kind == "gray" and not size and turned.mode.startswith("I;16"):
             known.pixels = _array(turned)
             return known
@@ -94,6 +101,22 @@ def _by_pillow(path: Path, form: str) -> Reference:
             picture = _sized(picture, size)
         known.pixels = _array(picture)
     return known
+
+
+def _upright(image: Any) -> Any:
+    """As `exif_transpose` turns it; where that fails over another tag, as the tag of the orientation says."""
+    from PIL import Image, ImageOps
+
+    try:
+        return ImageOps.exif_transpose(image) or image
+    except Exception:  # noqa: BLE001 -- it also writes the notes anew, which is not asked for
+        try:
+            turn = image.getexif().get(274, 1)
+        except Exception:  # noqa: BLE001 -- notes that cannot be read turn nothing
+            return image
+        ways = [None, *(getattr(Image.Transpose, name) for name in TURNS)]
+        way = ways[turn - 1] if turn in range(1, 9) else None
+        return image if way is None else image.transpose(way)
 
 
 def _sized(picture: Any, size: str) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import tempfile
 import unittest
+import unittest.mock
 from pathlib import Path
 
 import numpy as np
@@ -35,9 +36,32 @@ class Judge(unittest.TestCase):
     def test_one_pixel_four_levels_off_is_wrong(self) -> None:
         ours = self.pixels.copy()
         ours[5, 5, 1] += 3
-        self.assertEqual(self.word(ours), "three levels")
+        self.assertEqual(self.word(ours, form="rgb:10x10"), "three levels")
+        ours[5, 5, 1] += 1
+        self.assertEqual(self.word(ours, form="rgb:10x10"), "wrong")
+
+    def test_one_level_is_wrong_where_nothing_is_computed(self) -> None:
+        ours = self.pixels.copy()
         ours[5, 5, 1] += 1
         self.assertEqual(self.word(ours), "wrong")
+        self.assertEqual(self.word(ours, form="rgb:10x10"), "one level")
+
+    def test_floats_are_compared_to_the_bit(self) -> None:
+        path = self.folder / "a.tif"
+        path.write_bytes(b"II*\0")
+        pixels = np.linspace(0, 1, 12, dtype=np.float32).reshape(3, 4)
+        for ours, word in [(pixels, "equal"), (pixels + np.float32(1e-6), "wrong")]:
+            self.assertEqual(judge("a.tif", path, "gray", ours, None, Reference(pixels)).word, word)
+
+    def test_a_picture_is_turned_also_where_another_note_cannot_be_written(self) -> None:
+        path = self.folder / "a.webp"
+        exif = Image.Exif()
+        exif[274] = 6
+        Image.fromarray(self.pixels[:4]).save(path, lossless=True, exif=exif)
+        with unittest.mock.patch("PIL.ImageOps.exif_transpose", side_effect=TypeError):
+            found = references(path, ["rgb"])["rgb"].pixels
+        self.assertEqual(found.shape, (10, 4, 3))
+        self.assertTrue((found == np.rot90(self.pixels[:4], -1)).all())
 
     def test_another_shape_or_type_is_wrong(self) -> None:
         self.assertEqual(self.word(self.pixels[:9]), "wrong")
@@ -54,7 +78,7 @@ class Judge(unittest.TestCase):
         Image.fromarray(np.zeros((96, 96, 3), np.uint8)).save(path)
         ours = np.full((48, 48, 3), 1, np.uint8)
         ours[0, 0] = 9
-        for sides, word in [((96, 96), "shrunk"), ((95, 96), "wrong")]:
+        for sides, word in [((192, 192), "shrunk"), ((191, 192), "wrong")]:
             theirs = Reference(np.zeros_like(ours), sides=sides)
             self.assertEqual(judge("a.jpg", path, "rgb:48x48", ours, None, theirs).word, word)
 

@@ -6,7 +6,7 @@ use fast_image_resize::{FilterType, PixelTrait, ResizeAlg, ResizeOptions, Resize
 use gpulane_model::{Filter, Size};
 
 use crate::colour::{Wanted, divide};
-use crate::fit::{Fitting, Region, axes, lies_down, oriented};
+use crate::fit::{Axis, Fitting, Region, axes, lies_down, oriented};
 use crate::memory::stretch_to;
 use crate::orient::{pick, turn};
 use crate::planes::{Canvas, Finisher, Planes};
@@ -93,7 +93,7 @@ impl Shaper {
                 Ok(())
             }
             (_, 1, _) => {
-                let whole = Target::of(size, fitting);
+                let whole = Target::of(&picture, size, fitting);
                 self.filter(picture, fitting.used.shrunk(picture.by), &whole, target)
             }
             _ => self.turned(picture, fitting.used.shrunk(picture.by), (size, fitting), target),
@@ -142,7 +142,8 @@ impl Shaper {
         let pixel = picture.wanted.channels() as usize;
         let bytes = lying.0 as usize * lying.1 as usize * pixel;
         let mut resized = std::mem::take(&mut self.resized);
-        let whole = Target { sides: lying, at: (0, 0), inner: lying, filter: size.filter };
+        let (filter, rows_first) = (size.filter, rows_first(&picture, size));
+        let whole = Target { sides: lying, at: (0, 0), inner: lying, filter, rows_first };
         let done = self.filter(picture, used, &whole, stretch_to(&mut resized, bytes));
         self.resized = resized;
         done?;
@@ -164,10 +165,7 @@ impl Shaper {
             Pixels::Packed(pixels) => pixels,
             Pixels::Planes(planes) => return self.finish(&planes, whole, target),
         };
-        // What goes beyond black or white is cut off after each pass, so it matters which comes first. Pillow's first is along the
-        // rows of the upright picture.
-        let sharp = matches!(whole.filter, Filter::Bicubic | Filter::Lanczos);
-        let between = (sharp && !lies_down(picture.orientation)).then_some(&mut self.between);
+        let between = whole.rows_first.then_some(&mut self.between);
         let (resizer, from) = (&mut self.resizer, (pixels, picture.sides()));
         match picture.wanted {
             Wanted::Rgb => filter::<U8x3>(resizer, between, from, used, whole, target),
@@ -212,13 +210,28 @@ struct Target {
     inner: (u32, u32),
     /// How its pixels are made.
     filter: Filter,
+    /// The first pass goes along the rows as they are stored.
+    rows_first: bool,
 }
 
 impl Target {
-    const fn of(size: Size, fitting: &Fitting) -> Self {
-        let sides = (size.width, size.height);
-        Self { sides, at: fitting.at, inner: fitting.inner, filter: size.filter }
+    fn of(picture: &Picture<'_>, size: Size, fitting: &Fitting) -> Self {
+        let (sides, rows_first) = ((size.width, size.height), rows_first(picture, size));
+        Self { sides, at: fitting.at, inner: fitting.inner, filter: size.filter, rows_first }
     }
+}
+
+/// Whether the first pass must go along the stored rows. What goes beyond black or white is cut off after each pass, so it matters which comes
+/// first; with other filters it does not. Pillow's first pass is along the rows of the upright picture, but along its columns where the
+/// height shrinks by more than twice what the width does.
+fn rows_first(picture: &Picture<'_>, size: Size) -> bool {
+    if !matches!(size.filter, Filter::Bicubic | Filter::Lanczos) {
+        return false;
+    }
+    let (across, down) = axes(oriented(picture.whole, picture.orientation), picture.by, size);
+    let less = |axis: &Axis| i128::from(axis.side) - i128::from(axis.resized);
+    let columns_first = less(&down) > 0 && less(&down) > 2 * less(&across);
+    columns_first == lies_down(picture.orientation)
 }
 
 /// Every pixel of the target a copy of one of the picture's.
@@ -247,7 +260,7 @@ fn filter<P: PixelTrait>(
     let bytes = width as usize * rows as usize * P::size();
     let narrow = stretch_to(between, bytes);
     let strip = Region { top: f64::from(top), height: f64::from(rows), ..used };
-    let part = Target { sides: (width, rows), at: (0, 0), inner: (width, rows), filter: whole.filter };
+    let part = Target { sides: (width, rows), at: (0, 0), inner: (width, rows), ..*whole };
     filter_into(resizer, &source, strip, &part, narrow)?;
     let source = TypedImageRef::<P>::from_buffer(width, rows, narrow)?;
     let used = Region { left: 0.0, top: used.top - f64::from(top), width: f64::from(width), ..used };

@@ -132,7 +132,7 @@ impl Source for Repeated {
 /// Fills slots and gives them back at once. Returns the bytes that were copied within the ring.
 fn load(files: Vec<PathBuf>, items: usize, threads: u32, decode: Decode, pixels_here: bool) -> u64 {
     let item_bytes = decode.item_bytes().filter(|_| pixels_here);
-    let geometry = Geometry::plan(256 << 20, 1, BATCH, item_bytes).unwrap();
+    let geometry = Geometry::plan(256 << 20, 1, BATCH, item_bytes, 0).unwrap();
     let ring = Arc::new(Ring::new(geometry).unwrap());
     let hands = std::env::temp_dir().join(format!("gpulane-fill-{}", std::process::id()));
     let setup = Setup {
@@ -140,6 +140,7 @@ fn load(files: Vec<PathBuf>, items: usize, threads: u32, decode: Decode, pixels_
         decode,
         limits: Limits::default(),
         damaged: gpulane_model::DamagePolicy::Fail,
+        members: gpulane_model::Members::None,
         threads,
         archives: Vec::new(),
         tables: Vec::new(),

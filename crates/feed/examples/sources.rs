@@ -53,12 +53,13 @@ fn main() {
 /// Fills slots and gives them back at once. Returns how many items came through.
 fn load(list: &ItemList, threads: u32, base: &Path, dir: &Path) -> usize {
     let decode: Decode = "rgb:224x224".parse().unwrap();
-    let geometry = Geometry::plan(256 << 20, 1, BATCH, decode.item_bytes()).unwrap();
+    let geometry = Geometry::plan(256 << 20, 1, BATCH, decode.item_bytes(), 0).unwrap();
     let setup = Setup {
         ring: Arc::new(Ring::new(geometry).unwrap()),
         decode,
         limits: Limits::default(),
         damaged: gpulane_model::DamagePolicy::Fail,
+        members: gpulane_model::Members::None,
         threads,
         archives: list.archives().to_vec(),
         tables: list.tables().to_vec(),

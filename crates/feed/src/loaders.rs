@@ -20,6 +20,7 @@ mod outside;
 mod queue;
 mod rates;
 mod reading;
+mod samples;
 mod shared;
 mod slots;
 mod spot;
@@ -34,7 +35,7 @@ use std::thread::JoinHandle;
 
 use gpulane_decode::Limits;
 use gpulane_items::{Item, Place, Table};
-use gpulane_model::{DamagePolicy, Decode};
+use gpulane_model::{DamagePolicy, Decode, Members};
 
 use crate::ring::Ring;
 pub use in_hand::InHand;
@@ -48,6 +49,8 @@ pub struct Setup {
     pub ring: Arc<Ring>,
     /// What becomes of them.
     pub decode: Decode,
+    /// Which other members of its sample go with an item of a tar.
+    pub members: Members,
     /// What one may cost. The memory that one may take is what all threads share, beside 16 MiB of each that are not counted, and buffers of a
     /// sixteenth of it, at most 128 MiB, that each may keep.
     pub limits: Limits,

@@ -138,7 +138,7 @@ fn images_of_one_size_are_one_array_whatever_failed_between_them() {
     let colour = |n: u64| [n as u8, (n / 2) as u8, 255 - n as u8];
     let files = (0..250).map(|n| if n % 7 == 3 { b"BM no image".to_vec() } else { bmp(9, 7, colour(n)) });
     let items = file_items(dir.path(), files);
-    let geometry = Geometry::plan(16 << 20, 2, 16, Some(8 * 6 * 3)).unwrap();
+    let geometry = Geometry::plan(16 << 20, 2, 16, Some(8 * 6 * 3), 0).unwrap();
     let seen = Feeder::new(decode("rgb:8x6"), geometry).threads(3).run(items);
     assert_eq!(
         seen.failed.keys().copied().collect::<Vec<_>>(),
@@ -181,7 +181,12 @@ fn members_of_archives_are_read_where_they_lie() {
         fs::write(path, bytes_of(n as u64, 5000)).unwrap();
     }
     let items = (0..60).map(|number| {
-        let place = Place::Member { archive: (number / 20) as u32, offset: (number % 20) * 250, bytes: 250 };
+        let place = Place::Member {
+            archive: (number / 20) as u32,
+            offset: (number % 20) * 250,
+            bytes: 250,
+            before: None,
+        };
         Item { number, name: format!("item {number}"), place }
     });
     let geometry = Geometry { slots: 2, slot_bytes: 64 << 10, capacity: 8 };

@@ -38,7 +38,7 @@ fn write(path: &Path, sizes: &[usize]) -> Vec<(u64, u64)> {
 
 fn items(places: &[(u64, u64)], archive: u32, first: u64) -> Vec<Item> {
     let item = |(number, (offset, bytes)): (u64, &(u64, u64))| {
-        let place = Place::Member { archive, offset: *offset, bytes: *bytes };
+        let place = Place::Member { archive, offset: *offset, bytes: *bytes, before: None };
         Item { number, name: format!("s/{number}"), place }
     };
     (first..).zip(places).map(item).collect()

@@ -50,6 +50,13 @@ fn from_workers() -> Vec<Vector> {
             b"",
         ),
         (
+            "ready-members",
+            "worker",
+            json!({"frame": "ready", "device": "CPU", "framework": "none", "accepts": [], "decode": null,
+                "members": ["json", "txt"], "batch": null, "load": false, "seconds": 0.0}),
+            b"",
+        ),
+        (
             "setup_failed",
             "worker",
             json!({"frame": "setup_failed", "error": "ValueError: kein Gewicht für „a“",
@@ -117,6 +124,13 @@ fn to_workers() -> Vec<Vector> {
             "feeder",
             json!({"frame": "ring", "slots": 12, "slot_bytes": 38_617_088, "capacity": 256,
                 "decode": "rgb:224x224:crop", "nan": "keep"}),
+            b"",
+        ),
+        (
+            "ring-members",
+            "feeder",
+            json!({"frame": "ring", "slots": 12, "slot_bytes": 38_617_088, "capacity": 256,
+                "decode": "rgb:224x224", "members": ["json", "txt"], "nan": "keep"}),
             b"",
         ),
         (

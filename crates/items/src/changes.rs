@@ -53,7 +53,7 @@ fn differences(list: &ItemList, wanted: &Wanted, walk: bool) -> io::Result<Vec<S
         before += origin.items;
     }
     for archive in &meta.archives {
-        told.extend(change_of_archive(archive, wanted)?);
+        told.extend(change_of_archive(archive, wanted, list.knows_samples())?);
     }
     Ok(told)
 }
@@ -178,7 +178,8 @@ fn unchanged(origin: &Origin, wanted: &Wanted, source: &Source) -> bool {
     looked.is_ok() && stamps == origin.files
 }
 
-fn change_of_archive(archive: &Archive, wanted: &Wanted) -> io::Result<Option<String>> {
+/// `samples`: the digest of when the list was frozen has it where each member's sample begins.
+fn change_of_archive(archive: &Archive, wanted: &Wanted, samples: bool) -> io::Result<Option<String>> {
     let shown = &archive.stamp.path;
     let name = escape::unescape(shown).unwrap_or_default().into_owned();
     let path = wanted.base.join(OsString::from_vec(name.clone()));
@@ -187,7 +188,7 @@ fn change_of_archive(archive: &Archive, wanted: &Wanted) -> io::Result<Option<St
         Err(error) => return Ok(Some(format!("{shown}: {error}"))),
         Ok(_) => {}
     }
-    let mut digest = Digest::default();
+    let mut digest = Digest { without_samples: !samples, ..Digest::default() };
     match members(&name, &path, wanted.decode, &mut digest) {
         Err(Stop::Input(what, _)) => Ok(Some(what)),
         Err(Stop::Taker(error)) => Err(error),
@@ -206,6 +207,8 @@ struct Digest {
     items: u64,
     shards: u64,
     line: Vec<u8>,
+    /// As an older gpulane made it.
+    without_samples: bool,
 }
 
 impl Taker for Digest {
@@ -213,6 +216,11 @@ impl Taker for Digest {
         self.items += 1;
         self.line.clear();
         found.write(&mut self.line, 0);
+        if let (Found::Member { .. }, true) = (found, self.without_samples) {
+            let end = memchr::memrchr(b'\t', &self.line).unwrap_or(self.line.len());
+            self.line.truncate(end);
+            self.line.push(b'\n');
+        }
         self.hasher.update(&self.line);
         Ok(())
     }

@@ -15,9 +15,8 @@ use crate::input::{matches_nothing, nothing_given, problem, resolve};
 use crate::lacking::Lacking;
 use crate::list::{
     Archive, BLOCK, DataTable, Entry, FIRST_VERSION, HEADER, INDEX, ItemList, LIST, META, Meta, Origin,
-    Sealed, VERSION, write_index,
+    Sealed, WITH_SAMPLES, WITH_TABLES, write_index,
 };
-use crate::packed::Packing;
 use crate::problem::{Problem, Refused, Stop};
 use crate::record::Found;
 use crate::stamp::Stamp;
@@ -256,8 +255,11 @@ impl<'a> Freezer<'a> {
         self.flush_block()?;
         self.file.sync_all()?;
         (self.progress)(self.items);
-        let packed = self.archives.iter().any(|archive| Packing::of(archive.stamp.path.as_bytes()).is_some());
-        let version = if self.tables.is_empty() && !packed { FIRST_VERSION } else { VERSION };
+        let version = match (self.archives.is_empty(), self.tables.is_empty()) {
+            (false, _) => WITH_SAMPLES,
+            (true, false) => WITH_TABLES,
+            (true, true) => FIRST_VERSION,
+        };
         let meta = Meta {
             version,
             items: self.items,

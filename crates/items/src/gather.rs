@@ -108,7 +108,9 @@ pub(crate) fn members(
             full.extend_from_slice(name);
         }
         let found = match member {
-            Member::Data { offset, bytes, .. } => Found::Member { name: &full, offset, bytes },
+            Member::Data { offset, bytes, before, .. } => {
+                Found::Member { name: &full, offset, bytes, before }
+            }
             Member::Bad { reason, .. } => Found::BadMember { name: &full, reason },
             Member::Broken(reason) => Found::BrokenShard { name, reason },
         };

@@ -43,6 +43,7 @@ pub use lacking::{Lacking, lacking};
 pub use list::{Cursor, ItemList, Opened, forget, open};
 pub use packed::{Packing, Unpacked};
 pub use problem::{Problem, Refused};
+pub use shard::{Head, Next, extension, next_head, sample_key};
 
 /// What a person asks for.
 #[derive(Clone, Copy, Debug)]
@@ -80,6 +81,8 @@ pub enum Place {
         offset: u64,
         /// How many.
         bytes: u64,
+        /// How many bytes before them the sample begins that the member is of; absent in lists of before that was noted.
+        before: Option<u64>,
     },
     /// In a row of a Parquet table.
     Row {

@@ -18,7 +18,11 @@ pub(crate) const LIST: &str = "items.list";
 pub(crate) const INDEX: &str = "items.index";
 pub(crate) const META: &str = "items.json";
 /// The newest format of `items.json` that is known here.
-pub(crate) const VERSION: u32 = 2;
+pub(crate) const VERSION: u32 = 3;
+/// The format of a list that says of every member of a shard where its sample begins.
+pub(crate) const WITH_SAMPLES: u32 = 3;
+/// The format of a list with rows of tables.
+pub(crate) const WITH_TABLES: u32 = 2;
 /// The format of a list that holds nothing an older gpulane does not know.
 pub(crate) const FIRST_VERSION: u32 = 1;
 pub(crate) const HEADER: &[u8] = b"gpulane items 1\n";
@@ -226,6 +230,11 @@ impl ItemList {
     /// The shards that [`crate::Place::Member`] counts.
     pub fn archives(&self) -> &[PathBuf] {
         &self.inner.archives
+    }
+
+    /// Whether it is known of every member of a shard where its sample begins; lists of an older gpulane do not say.
+    pub fn knows_samples(&self) -> bool {
+        self.inner.meta.archives.is_empty() || self.inner.meta.version >= WITH_SAMPLES
     }
 
     /// What was found when the list was made and cannot be an item.

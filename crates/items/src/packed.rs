@@ -53,6 +53,9 @@ pub struct Unpacked {
     inner: Box<dyn Read + Send>,
     /// Bytes of the compressed file read so far.
     taken: Arc<AtomicU64>,
+    /// What was read and is to be read again, from `again_at` on.
+    again: Vec<u8>,
+    again_at: usize,
     /// Bytes of the contents given so far.
     position: u64,
     /// Where the last byte that is not zero ended.
@@ -105,6 +108,8 @@ impl Unpacked {
         Ok(Self {
             inner,
             taken,
+            again: Vec::new(),
+            again_at: 0,
             position: 0,
             last_nonzero: 0,
             failed: false,
@@ -119,13 +124,21 @@ impl Unpacked {
     }
 
     /// Whether it cannot be decompressed any further.
-    pub(crate) const fn has_failed(&self) -> bool {
+    pub const fn has_failed(&self) -> bool {
         self.failed
     }
 
     /// Whether all that was read from there on was zeros.
     pub(crate) const fn is_zero_from(&self, from: u64) -> bool {
         self.last_nonzero <= from
+    }
+
+    /// Puts back what was read last, to be read again.
+    pub fn unread(&mut self, bytes: &[u8]) {
+        let rest = self.again.get(self.again_at..).unwrap_or_default();
+        self.again = [bytes, rest].concat();
+        self.again_at = 0;
+        self.position -= bytes.len() as u64;
     }
 
     /// Passes over the contents up to this byte, which must not lie before what was read.
@@ -143,6 +156,13 @@ impl Unpacked {
 
 impl Read for Unpacked {
     fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        if let Some(again) = self.again.get(self.again_at..).filter(|again| !again.is_empty()) {
+            let some = again.len().min(to.len());
+            to[..some].copy_from_slice(&again[..some]);
+            self.again_at += some;
+            self.position += some as u64;
+            return Ok(some);
+        }
         let most = self.first.saturating_add(self.taken.load(Ordering::Relaxed).saturating_mul(self.ratio));
         if self.position > most {
             self.failed = true;

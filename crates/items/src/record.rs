@@ -1,6 +1,6 @@
 //! One item as one line of `items.list`: a letter for its place, then fields with tabs between them.
 //!
-//! `f NAME` a file, `m NAME ARCHIVE OFFSET BYTES` within a shard, `r NAME TABLE ROW` the data in a table's row, `v TEXT` a text,
+//! `f NAME` a file, `m NAME ARCHIVE OFFSET BYTES BEFORE` within a shard (its sample begins BEFORE bytes ahead of it; older lists have no BEFORE), `r NAME TABLE ROW` the data in a table's row, `v TEXT` a text,
 //! `b NAME REASON` a bad one.
 
 use std::ffi::OsString;
@@ -20,6 +20,8 @@ pub(crate) enum Found<'a> {
         name: &'a [u8],
         offset: u64,
         bytes: u64,
+        /// Where its sample begins: so many bytes ahead of it.
+        before: u64,
     },
     /// A member of the shard that was announced last, which cannot be read: no item of its input
     /// by itself, so that a resume compares it where it compares the shard's members.
@@ -57,11 +59,11 @@ impl Found<'_> {
                 out.extend_from_slice(b"f\t");
                 escape_into(out, name);
             }
-            Self::Member { name, offset, bytes } => {
+            Self::Member { name, offset, bytes, before } => {
                 out.extend_from_slice(b"m\t");
                 escape_into(out, name);
                 // A vector takes everything.
-                let _ = write!(out, "\t{of}\t{offset}\t{bytes}");
+                let _ = write!(out, "\t{of}\t{offset}\t{bytes}\t{before}");
             }
             Self::Row { name, row } => {
                 out.extend_from_slice(b"r\t");
@@ -101,6 +103,7 @@ pub(crate) fn read(line: &[u8], number: u64, base: &Path) -> Option<Item> {
             archive: fields.next()?.parse().ok()?,
             offset: fields.next()?.parse().ok()?,
             bytes: fields.next()?.parse().ok()?,
+            before: fields.next().map(str::parse).transpose().ok()?,
         },
         "r" => Place::Row { table: fields.next()?.parse().ok()?, row: fields.next()?.parse().ok()? },
         "v" => Place::Value(String::from_utf8(first.into_owned()).ok()?),

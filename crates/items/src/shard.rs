@@ -2,6 +2,7 @@
 //! name) and follow each other are one sample, of which the members of the best kind are items. Nothing is
 //! unpacked: an item is a range of bytes. What cannot be one is handed over with its reason and does not vanish.
 
+mod head;
 mod member;
 mod sample;
 mod stream;
@@ -16,8 +17,10 @@ use gpulane_model::Decode;
 use crate::escape;
 use crate::packed::Packing;
 use crate::problem::Stop;
+pub use head::{Head, Next, next_head};
 use member::Found;
 use sample::Sample;
+pub use sample::{extension, key as sample_key};
 
 /// The longest tar without any member that is taken for an empty one: GNU tar writes 10 KiB.
 const MOST_EMPTY: u64 = 1 << 20;
@@ -29,8 +32,8 @@ const MOST_WORDS: usize = 120;
 /// What a shard gives.
 #[derive(Clone, Copy, Debug)]
 pub(crate) enum Member<'m> {
-    /// An item, by its name within the shard.
-    Data { name: &'m [u8], offset: u64, bytes: u64 },
+    /// An item, by its name within the shard; its sample begins `before` bytes ahead of its data.
+    Data { name: &'m [u8], offset: u64, bytes: u64, before: u64 },
     /// A member that should be an item and cannot be.
     Bad { name: &'m [u8], reason: &'m str },
     /// The shard itself cannot be read, or not from some byte on; comes last.
@@ -103,6 +106,7 @@ fn read_members(
                 return Ok(Some(Broken { what, members }));
             }
         };
+        let start = end.next_multiple_of(BLOCK);
         end = member::end(&entry);
         let found = member::look(&mut entry);
         if end > length {
@@ -116,7 +120,7 @@ fn read_members(
         }
         members += 1;
         if let Some(Found { name, place }) = found {
-            sample.take(name, place, each)?;
+            sample.take(name, place, start, each)?;
         }
     }
     if members > 0 {

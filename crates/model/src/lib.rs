@@ -11,6 +11,7 @@ mod known;
 mod machine;
 mod map;
 mod map_state;
+mod members;
 mod names;
 mod plan;
 mod run_end;
@@ -37,6 +38,7 @@ pub use map::{
     Tolerance,
 };
 pub use map_state::MapState;
+pub use members::Members;
 pub use names::{
     ENGINE, FEEDER, GUARDIAN, LONGEST_NAME, is_allowed_in_job, is_full_job_name, is_job_name, is_plain,
     is_stage_name,

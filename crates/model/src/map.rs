@@ -6,7 +6,7 @@ use std::str::FromStr;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
-use crate::{Bytes, Decode, Millis};
+use crate::{Bytes, Decode, Members, Millis};
 
 /// Why a worker was skipped that its map did not need: it counts as succeeded.
 pub const MAP_COMPLETE: &str = "the map is complete";
@@ -28,6 +28,9 @@ pub struct MapStage {
     pub input: Vec<String>,
     /// How items are decoded; absent: as the model's class says, otherwise `bytes`.
     pub decode: Option<Decode>,
+    /// Which other members of its sample an item of a tar shard brings along; absent: as the model's class says, otherwise none.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub members: Option<Members>,
     /// Items per batch; decided by gpulane if absent.
     pub batch: Option<u32>,
     /// What the results are written as.

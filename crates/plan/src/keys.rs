@@ -38,10 +38,11 @@ pub(crate) const JOB: [&str; 2] = ["name", "config"];
 /// Keys of `[stage.matrix]` that are not part of the configs.
 pub(crate) const MATRIX: [&str; 3] = ["zip", "exclude", "include"];
 
-pub(crate) const MAP: [&str; 15] = [
+pub(crate) const MAP: [&str; 16] = [
     "model",
     "input",
     "decode",
+    "members",
     "batch",
     "format",
     "threads",

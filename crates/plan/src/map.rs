@@ -2,8 +2,8 @@
 //! have is said here, too; whether model and inputs are there is found out by whoever may look at the disk.
 
 use gpulane_model::{
-    Bytes, DamagePolicy, Format, MapStage, Millis, NanPolicy, PACKAGE_DIR, START_SCRIPT, Stage, Tolerance,
-    template,
+    Bytes, DamagePolicy, Format, MapStage, Members, Millis, NanPolicy, PACKAGE_DIR, START_SCRIPT, Stage,
+    Tolerance, template,
 };
 use serde_json::{Map, Value};
 use toml::de::DeValue;
@@ -68,6 +68,7 @@ pub(crate) fn read_key(
             }
         }
         "decode" => map.decode = Some(parsed("decode", value, problems)?),
+        "members" => map.members = Some(members(value, problems)?),
         "batch" => map.batch = auto_or("batch", 1_000_000, value, problems)?.at(),
         "format" => {
             let words = [("parquet", Format::Parquet), ("jsonl", Format::Jsonl)];
@@ -104,6 +105,29 @@ fn inputs(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Vec<String>> {
         return None;
     }
     Some(list.into_iter().map(|item| item.value).collect())
+}
+
+/// A list of extensions, or a text with commas between them.
+fn members(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Members> {
+    const EXAMPLE: &str = "write for example `members = [\"json\", \"txt\"]`, or `members = \"*\"` for all";
+    let read = match node.get_ref() {
+        DeValue::String(line) => Members::from_line(line),
+        DeValue::Array(_) => {
+            let words = texts("members", node, problems)?;
+            Members::parse(&words.iter().map(|word| word.value.trim()).collect::<Vec<_>>())
+        }
+        _ => {
+            wrong_kind("members", "a list of extensions", node, problems).help(EXAMPLE);
+            return None;
+        }
+    };
+    match read {
+        Ok(members) => Some(members),
+        Err(error) => {
+            problems.error(&node.span(), format!("`members`: {error}"));
+            None
+        }
+    }
 }
 
 /// In a plan an input may name what the run itself has made.

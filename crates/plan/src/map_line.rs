@@ -102,7 +102,8 @@ fn read_flag(map: &mut MapStage, given: &Override, at: usize, problems: &mut Pro
     let span = at..at + given.value.len();
     let typed = parse::value(given.value.trim()).map(Spanned::into_inner);
     let value = match typed {
-        Some(value @ DeValue::Integer(_)) => value,
+        // An extension may be a number.
+        Some(value @ DeValue::Integer(_)) if given.key != "members" => value,
         _ => DeValue::String(given.value.as_str().into()),
     };
     problems.flag = Some(given.flag.clone());

@@ -45,6 +45,7 @@ MAP = (
     "headroom",
     "item_timeout",
     "max_failures",
+    "members",
     "memory",
     "mps",
     "nan",

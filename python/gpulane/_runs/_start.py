@@ -234,6 +234,8 @@ def map(
     settings: Dict[str, Any] = {"out": os.fspath(out), "decode": decode, "batch": batch, "format": format}
     settings.update(gpus=_gpus(gpus), lanes=lanes, wait=wait_for, python=python or sys.executable or None, **options)
     settings["set"] = words_of(args, set)
+    if isinstance(settings.get("members"), (list, tuple)):
+        settings["members"] = ",".join(settings["members"])
     how = "--dry-run" if dry_run else "--json"
     argv = [binary(), "map", how, *flags(settings), "--", target_of(model), *words]
     with _Stdin() as stdin:

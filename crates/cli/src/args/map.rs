@@ -46,6 +46,10 @@ pub(crate) struct MapSettings {
     /// and a filter; srgb applies colour profiles [default: as the model says, else bytes]
     #[arg(long, value_name = "DECODE")]
     pub(crate) decode: Option<String>,
+    /// Other members of its sample that an item of a tar shard brings along, by their extensions: json,txt; all: '*'
+    /// [default: as the model says, else none]
+    #[arg(long, value_name = "EXTENSIONS")]
+    pub(crate) members: Option<String>,
     /// Items per batch [default: auto]
     #[arg(long, value_name = "N")]
     pub(crate) batch: Option<String>,
@@ -113,6 +117,7 @@ impl MapSettings {
     pub(crate) fn of_map(&self) -> Vec<Given<'_>> {
         given([
             ("--decode", "decode", &self.decode),
+            ("--members", "members", &self.members),
             ("--batch", "batch", &self.batch),
             ("--format", "format", &self.format),
             ("--threads", "threads", &self.threads),
@@ -169,6 +174,8 @@ pub(crate) struct MapChanges {
     #[arg(long, hide = true)]
     decode: Option<String>,
     #[arg(long, hide = true)]
+    members: Option<String>,
+    #[arg(long, hide = true)]
     format: Option<String>,
     #[arg(long, hide = true)]
     nan: Option<String>,
@@ -199,6 +206,11 @@ impl MapChanges {
                 self.decode.is_some(),
                 "--decode",
                 "results that are there were made from items decoded otherwise",
+            ),
+            (
+                self.members.is_some(),
+                "--members",
+                "results that are there were made from items with the members of before",
             ),
             (self.format.is_some(), "--format", "parts that are there are written in the other"),
             (self.nan.is_some(), "--nan", "items that are done were judged by it"),

@@ -145,6 +145,7 @@ fn dry_run(plan: &Plan, args: &Map) -> ExitCode {
             "items": counted.items,
             "more": counted.more,
             "decode": map.decode,
+            "members": map.members,
             "batch": map.batch,
             "ring": ring,
             "workers": workers,
@@ -180,6 +181,10 @@ fn in_lines(
     tell(
         "decode",
         map.decode.map_or_else(|| format!("{BY_MODEL}, otherwise bytes"), |decode| decode.to_string()),
+    );
+    tell(
+        "members",
+        map.members.as_ref().map_or_else(|| format!("{BY_MODEL}, otherwise none"), ToString::to_string),
     );
     tell(
         "batch",

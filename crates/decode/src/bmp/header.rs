@@ -34,8 +34,9 @@ pub(super) enum Stored {
 pub(super) type Masks = [Option<Mask>; 4];
 
 impl Stored {
-    pub(super) fn has_alpha(&self) -> bool {
-        matches!(self, Self::Masks([_, _, _, Some(_)]))
+    /// Whether words have a part for alpha that counts. In words of 16 bits it does not, as for Pillow: it is zero in most files.
+    pub(super) fn has_alpha(&self, bits: usize) -> bool {
+        bits == 32 && matches!(self, Self::Masks([_, _, _, Some(_)]))
     }
 
     /// Takes a word for blue, green, red and nothing, where it is that but for its alpha: such rows are read faster.

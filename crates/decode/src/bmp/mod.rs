@@ -16,7 +16,7 @@ const CUT: &str = "truncated: the BMP's data ends too early";
 pub(crate) fn open<'a>(encoded: &'a [u8], alpha: bool, limits: &Limits) -> Result<Still<'a>, Rejection> {
     let mut header = header::read(encoded).map_err(Rejection::broken)?;
     limits.check_pixels(header.sides.0, header.sides.1)?;
-    let alpha = alpha && header.stored.has_alpha();
+    let alpha = alpha && header.stored.has_alpha(header.bits);
     if !alpha {
         header.stored.leave_out_alpha();
     }

@@ -15,7 +15,8 @@ pub(super) fn unpack(data: &[u8], (width, height): (usize, usize), of_four_bits:
                 at = if x > 0 && at.is_multiple_of(width) { at } else { (at / width + 1) * width };
                 x = 0;
             }
-            (0, 1) => return (indices, false),
+            // The end comes before the last pixel.
+            (0, 1) => return (indices, true),
             (0, 2) => {
                 let [right, up, behind @ ..] = rest else { return (indices, true) };
                 rest = behind;
@@ -56,4 +57,19 @@ pub(super) fn unpack(data: &[u8], (width, height): (usize, usize), of_four_bits:
         }
     }
     (indices, false)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn an_end_before_the_last_pixel_is_told() {
+        let whole = [2, 7, 0, 0, 2, 8, 0, 1];
+        assert_eq!(unpack(&whole, (2, 2), false), (vec![7, 7, 8, 8], false));
+        assert_eq!(unpack(&[2, 7, 0, 0, 0, 1], (2, 2), false), (vec![7, 7, 0, 0], true));
+        // Rows without their end: what does not fit into the first one is left out, and the others have nothing.
+        assert_eq!(unpack(&[2, 7, 2, 8, 0, 1], (2, 2), false), (vec![7, 7, 0, 0], true));
+        assert_eq!(unpack(&[2, 7, 0, 0], (2, 2), false), (vec![7, 7, 0, 0], true));
+    }
 }

@@ -20,6 +20,9 @@ pub(crate) fn first_frame<'a>(
     limits: &Limits,
 ) -> Result<Still<'a>, Rejection> {
     let outline = blocks::outline(encoded).map_err(Rejection::broken)?;
+    if outline.sides.0 == 0 || outline.sides.1 == 0 {
+        return Err(Rejection::broken("broken GIF: a frame without pixels"));
+    }
     if !(1..=8).contains(&outline.code_bits) {
         return Err(Rejection::broken(format!(
             "broken GIF: codes that begin with {} bits",
@@ -78,7 +81,7 @@ fn unpack(data: Blocks<'_>, code_bits: u8, indices: &mut [u8]) -> Damage {
             }
         }
     }
-    if indices.is_empty() { Damage::NONE } else { Damage::of(CUT) }
+    Damage::of(CUT)
 }
 
 /// Brings the rows of four passes into their order.
@@ -86,7 +89,7 @@ fn put_in_order(indices: &[u8], ordered: &mut [u8], (width, height): (usize, usi
     /// The first row of each pass, and rows from one to the next.
     const PASSES: [(usize, usize); 4] = [(0, 8), (4, 8), (2, 4), (1, 2)];
     let rows = PASSES.iter().flat_map(|(first, step)| (*first..height).step_by(*step));
-    for (row, from) in rows.zip(indices.chunks(width.max(1))) {
+    for (row, from) in rows.zip(indices.chunks(width)) {
         ordered[row * width..][..width].copy_from_slice(from);
     }
 }
@@ -116,7 +119,7 @@ impl Frame {
             pixels.fill(colours[usize::from(self.clear.unwrap_or(0))]);
         }
         let rows = pixels.chunks_mut(screen_width).skip(self.at.1);
-        for (row, indices) in rows.zip(indices.chunks(self.sides.0.max(1))) {
+        for (row, indices) in rows.zip(indices.chunks(self.sides.0)) {
             for (pixel, index) in row[self.at.0..].iter_mut().zip(indices) {
                 *pixel = colours[usize::from(*index)];
             }

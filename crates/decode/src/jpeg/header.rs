@@ -11,6 +11,7 @@ const DHT: u8 = 0xc4;
 const DQT: u8 = 0xdb;
 const DRI: u8 = 0xdd;
 const APP1: u8 = 0xe1;
+const COM: u8 = 0xfe;
 
 /// What the markers before the image data say.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -77,6 +78,8 @@ impl<'a> Segments<'a> {
                 marker => {
                     let rest = self.encoded.get(self.at..).ok_or(CUT)?;
                     let length = usize::from(u16::from_be_bytes(*rest.first_chunk().ok_or(CUT)?));
+                    // A note whose length is less than its own two bytes is empty, as for libjpeg.
+                    let length = if matches!(marker, 0xe0..=0xef | COM) { length.max(2) } else { length };
                     let body = rest.get(2..length).ok_or(if length < 2 {
                         "broken JPEG: a marker without length"
                     } else {

@@ -2,6 +2,8 @@
 
 use std::borrow::Cow;
 
+use flate2::{Decompress, FlushDecompress, Status};
+
 use crate::notes::Notes;
 
 /// A PNG's chunks begin here.
@@ -54,30 +56,55 @@ impl Chunk<'_> {
     }
 }
 
-/// What chunks before the pixels are not as they were written.
+/// Which chunks before the pixels are not as they were written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Altered {
-    /// None that matters.
+    /// None.
     Nothing,
-    /// Transparency, or a note that says how the picture is to be turned.
-    Notes,
+    /// One that may have said how the picture is to be turned, or what is transparent: its name cannot be trusted either.
+    Beside,
     /// The header or the palette.
     Header,
 }
 
-/// Compares the chunks before the pixels with their checksums: those that pixels depend on. Of the pixels' own data the sum over all rows is
-/// checked, and what stands behind it is not looked at, as by Pillow.
+/// Compares the chunks before the pixels with their checksums, as Pillow does. Of the pixels' own data the sum over all rows is checked, and
+/// what stands behind it is not looked at.
 pub(super) fn altered(encoded: &[u8]) -> Altered {
     let mut found = Altered::Nothing;
     for chunk in Chunks::of(encoded).take_while(|chunk| &chunk.name != b"IDAT") {
         match &chunk.name {
-            b"IHDR" | b"PLTE" if !chunk.is_whole() => return Altered::Header,
-            b"tRNS" | b"eXIf" if !chunk.is_whole() => found = Altered::Notes,
-            b"tEXt" | b"zTXt" | b"iTXt" if is_note(chunk.body) && !chunk.is_whole() => found = Altered::Notes,
-            _ => {}
+            _ if chunk.is_whole() => {}
+            b"IHDR" | b"PLTE" => return Altered::Header,
+            _ => found = Altered::Beside,
         }
     }
     found
+}
+
+/// Bytes that end the pixels' data: the last bits of its codes and their checksum.
+const DATA_END: usize = 6;
+
+/// Whether the pixels' data contradicts its checksum where the `png` crate does not look: where the sum does not lie in one chunk with the
+/// last codes, which few encoders do. Then all is inflated once more; `most` bounds what may come out of it.
+pub(super) fn contradicts_its_sum(encoded: &[u8], most: u64) -> bool {
+    let data = || Chunks::of(encoded).filter(|chunk| &chunk.name == b"IDAT");
+    if data().last().is_none_or(|last| last.body.len() >= DATA_END) {
+        return false;
+    }
+    let (mut inflate, mut scratch) = (Decompress::new(true), vec![0; 1 << 15]);
+    for mut rest in data().map(|chunk| chunk.body) {
+        while !rest.is_empty() {
+            let before = inflate.total_in();
+            match inflate.decompress(rest, &mut scratch, FlushDecompress::None) {
+                Ok(Status::Ok) if inflate.total_out() <= 2 * most + (1 << 20) => {}
+                Ok(_) => return false,
+                Err(_) => return true,
+            }
+            let taken = usize::try_from(inflate.total_in() - before).unwrap_or(usize::MAX);
+            rest = rest.get(taken..).unwrap_or_default();
+        }
+    }
+    false
 }
 
 /// The notes of a PNG: its own chunk for EXIF, or what `ImageMagick` puts into a text; and XMP. Of several the last one counts. What
@@ -108,16 +135,12 @@ pub(super) fn notes(encoded: &[u8]) -> Notes<'_> {
     found
 }
 
-/// Whether the keyword of a text is one of those that can be notes.
-fn is_note(body: &[u8]) -> bool {
-    split(body).is_some_and(|(keyword, _)| {
-        matches!(keyword, b"exif" | b"Raw profile type exif" | b"XML:com.adobe.xmp")
-    })
-}
-
 /// Keyword and text of those chunks that can be notes.
 fn text(name: [u8; 4], body: &[u8]) -> Option<(&[u8], Cow<'_, [u8]>)> {
-    let (keyword, rest) = split(body).filter(|_| is_note(body))?;
+    let (keyword, rest) = split(body)?;
+    if !matches!(keyword, b"exif" | b"Raw profile type exif" | b"XML:com.adobe.xmp") {
+        return None;
+    }
     let (packed, text) = match &name {
         b"tEXt" => (false, rest),
         b"zTXt" => (true, rest.strip_prefix(&[0])?),
@@ -152,4 +175,67 @@ fn raw_profile(text: &[u8]) -> Option<Vec<u8>> {
         .map(|digit| char::from(*digit).to_digit(16).and_then(|value| u8::try_from(value).ok()))
         .collect();
     values.map(|values| values.as_chunks::<2>().0.iter().map(|[high, low]| high << 4 | low).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn chunk(name: &[u8], body: &[u8]) -> Vec<u8> {
+        let mut sum = crc32fast::Hasher::new();
+        sum.update(name);
+        sum.update(body);
+        let length = u32::try_from(body.len()).expect("short");
+        [&length.to_be_bytes(), name, body, &sum.finalize().to_be_bytes()].concat()
+    }
+
+    #[test]
+    fn a_chunk_before_the_pixels_that_was_altered_is_noticed() {
+        let (head, note, data) = (chunk(b"IHDR", b"head"), chunk(b"eXIf", b"note"), chunk(b"IDAT", b"data"));
+        let file = |chunks: &[&[u8]]| [b"\x89PNG\r\n\x1a\n", chunks.concat().as_slice()].concat();
+        assert_eq!(altered(&file(&[&head, &note, &data])), Altered::Nothing);
+        let flipped = |chunk: &[u8], at: usize| {
+            let mut chunk = chunk.to_vec();
+            chunk[at] ^= 4;
+            chunk
+        };
+        // What stands in it, its name, its sum.
+        for at in [9, 5, 13] {
+            assert_eq!(altered(&file(&[&head, &flipped(&note, at), &data])), Altered::Beside, "{at}");
+            assert_eq!(
+                altered(&file(&[&head, &data, &flipped(&note, at)])),
+                Altered::Nothing,
+                "{at}, behind"
+            );
+        }
+        assert_eq!(altered(&file(&[&flipped(&head, 9), &note, &data])), Altered::Header);
+        assert_eq!(
+            altered(&file(&[&head, &note, &flipped(&data, 9)])),
+            Altered::Nothing,
+            "has a sum of its own"
+        );
+    }
+
+    #[test]
+    fn a_sum_in_a_chunk_of_its_own_is_compared() {
+        // Zlib's data: three bytes as they are, and their sum.
+        let stored = |bytes: &[u8; 3], sum: u32| {
+            [&[0x78, 1, 1, 3, 0, 0xfc, 0xff], bytes.as_slice(), &sum.to_be_bytes()].concat()
+        };
+        let right = 0x024d_0127; // of `abc`
+        for behind in 1..=5 {
+            for (bytes, sum, wrong) in
+                [(b"abc", right, false), (b"abd", right, true), (b"abc", right ^ 1, true)]
+            {
+                let data = stored(bytes, sum);
+                let (first, last) = data.split_at(data.len() - behind);
+                let file =
+                    [b"\x89PNG\r\n\x1a\n".as_slice(), &chunk(b"IDAT", first), &chunk(b"IDAT", last)].concat();
+                assert_eq!(contradicts_its_sum(&file, 3), wrong, "{behind} {bytes:?}");
+            }
+        }
+        // In one piece the `png` crate compares it.
+        let whole = [b"\x89PNG\r\n\x1a\n".as_slice(), &chunk(b"IDAT", &stored(b"abd", right))].concat();
+        assert!(!contradicts_its_sum(&whole, 3));
+    }
 }

@@ -17,7 +17,8 @@ use crate::{Element, Limits, Rejection};
 use chunks::Altered;
 
 const CUT: &str = "truncated: the PNG's data ends too early";
-const ALTERED_NOTES: &str = "damaged PNG: its transparency, or a note that may say how it is to be turned, does not match its checksum";
+const OTHER_PIXELS: &str = "broken PNG: its pixels do not match their checksum";
+const ALTERED: &str = "damaged PNG: a chunk before its pixels does not match its checksum";
 
 /// What is known of a PNG before its pixels are read.
 pub(crate) fn open<'a>(encoded: &'a [u8], limits: &Limits) -> Result<Still<'a>, Rejection> {
@@ -44,8 +45,12 @@ pub(crate) fn open<'a>(encoded: &'a [u8], limits: &Limits) -> Result<Still<'a>, 
     let orientation = chunks::notes(encoded).orientation();
     let read = move |target: &mut [u8]| {
         let damage = read(&mut reader, layout, target)?;
-        let notes = damage == Damage::NONE && altered == Altered::Notes;
-        Ok(if notes { Damage::of(ALTERED_NOTES) } else { damage })
+        Ok(match altered {
+            _ if damage != Damage::NONE => damage,
+            Altered::Beside => Damage::of(ALTERED),
+            _ if chunks::contradicts_its_sum(encoded, target.len() as u64) => Damage::of(OTHER_PIXELS),
+            _ => Damage::NONE,
+        })
     };
     Ok(Still { sides: (width, height), layout, orientation, memory, read: Box::new(read) })
 }
@@ -102,9 +107,7 @@ fn read(reader: &mut Reader<Bytes<'_>>, layout: Layout, target: &mut [u8]) -> Re
         Some(error) => Ok(Damage::of(reason(&error))),
         // All rows are there. What stands behind them counts only if it says that they are wrong.
         None => Ok(match reader.next_row() {
-            Err(error) if error.to_string().contains("WrongChecksum") => {
-                Damage::of("broken PNG: its pixels do not match their checksum")
-            }
+            Err(error) if error.to_string().contains("WrongChecksum") => Damage::of(OTHER_PIXELS),
             _ => Damage::NONE,
         }),
     }

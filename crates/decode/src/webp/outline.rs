@@ -7,6 +7,11 @@ use crate::notes::Notes;
 /// Said of a file that ends before its picture does.
 pub(super) const CUT: &str = "truncated: the WebP's data ends too early";
 
+/// Said of a file whose picture seems to be whole, and which is shorter than it says: bytes may be missing anywhere.
+const SHORT: &str = "truncated: the WebP is shorter than it says";
+/// Said of a file whose chunks contradict its size.
+const UNFILLED: &str = "damaged WebP: its chunks do not end where the file says it ends";
+
 /// What libwebp takes for each pixel of a row, in lossy pictures: what is known of the blocks above, and rows on their way.
 const LOSSY_COLUMN: u64 = 128;
 /// What libwebp takes whatever the picture is.
@@ -101,7 +106,7 @@ pub(super) fn outline(encoded: &[u8]) -> Result<Outline<'_>, &'static str> {
     match &first.name {
         b"VP8 " | b"VP8L" => {
             let picture = picture(encoded, 12)?;
-            Ok(whole(picture.sides, 1, ((0, 0), picture), None))
+            Ok(whole(picture.sides, 1, ((0, 0), picture), cut.then_some(SHORT)))
         }
         b"VP8X" => extended(encoded, &first, cut),
         _ => Err("broken WebP: it does not begin with an image"),
@@ -134,14 +139,9 @@ fn extended<'a>(encoded: &'a [u8], first: &Chunk<'a>, cut: bool) -> Result<Outli
             _ => {}
         }
     }
-    let missing = cut && ((has_exif && notes.exif.is_none()) || (has_xmp && notes.xmp.is_none()));
     // Where chunks do not fill the file, bytes were lost or put in, perhaps within the picture. An odd one may lack the byte that fills it up.
-    let unfilled = !cut && (overlong || !(encoded.len()..=encoded.len() + 1).contains(&behind.at));
-    let wrong = if missing {
-        Some("truncated: the notes that may say how the WebP is to be turned are missing")
-    } else {
-        unfilled.then_some("damaged WebP: its chunks do not end where the file says it ends")
-    };
+    let unfilled = overlong || !(encoded.len()..=encoded.len() + 1).contains(&behind.at);
+    let wrong = if cut { Some(SHORT) } else { unfilled.then_some(UNFILLED) };
     let found = found.ok_or(if cut { CUT } else { "the WebP has no image in it" })?;
     Ok(whole(sides, notes.orientation(), found, wrong))
 }
@@ -161,10 +161,11 @@ fn whole<'a>(
 fn frame(body: &[u8], sides: (u32, u32)) -> Result<((u32, u32), Picture<'_>), &'static str> {
     let head = body.first_chunk::<16>().ok_or(CUT)?;
     let number = |at: usize| u32::from_le_bytes([head[at], head[at + 1], head[at + 2], 0]);
-    let (at, own) = ((2 * number(0), 2 * number(3)), (1 + number(6), 1 + number(9)));
+    let at = (2 * number(0), 2 * number(3));
     let picture = picture(body, 16)?;
-    // A frame that claims to be larger than the image would be decoded before anybody compares.
-    if picture.sides != own || at.0 + own.0 > sides.0 || at.1 + own.1 > sides.1 {
+    // The sides that stand in the frame's own header are not used by libwebp either: those of its data count.
+    let own = picture.sides;
+    if at.0 + own.0 > sides.0 || at.1 + own.1 > sides.1 {
         return Err("broken WebP: a frame does not fit into the image");
     }
     Ok((at, picture))
@@ -288,7 +289,9 @@ mod tests {
         for (chunks, right) in [
             ([canvas(0), chunk(b"VP8 ", &lossy_data(16_383, 16_383))], false),
             ([canvas(0), chunk(b"VP8 ", &lossy_data(300, 199))], false),
-            ([canvas(2), frame(&[chunk(b"VP8 ", &lossy_data(5, 2))])], false),
+            ([canvas(2), frame(&[chunk(b"VP8 ", &lossy_data(300, 2))])], false),
+            // What the frame's own header says of its sides does not count.
+            ([canvas(2), frame(&[chunk(b"VP8 ", &lossy_data(5, 2))])], true),
             ([canvas(2), frame(&[chunk(b"ALPH", &[0]), chunk(b"VP8 ", &lossy_data(4, 2))])], true),
         ] {
             assert_eq!(outline(&file(&chunks)).is_ok(), right, "{chunks:?}");
@@ -303,7 +306,32 @@ mod tests {
         assert_eq!(outline(&long).map(|seen| (seen.orientation, seen.wrong)), Ok((1, None)));
         assert_eq!(outline(&whole).map(|seen| (seen.orientation, seen.wrong)), Ok((5, None)));
         let short = outline(&whole[..whole.len() - 4]).expect("seen");
-        assert!(short.wrong.is_some_and(|said| said.contains("truncated")));
+        assert_eq!(short.wrong, Some(SHORT));
+        let simple = file(&[chunk(b"VP8 ", &lossy_data(300, 200)), chunk(b"XYZ ", b"note")]);
+        assert_eq!(outline(&simple).map(|seen| seen.wrong), Ok(None));
+        assert_eq!(outline(&simple[..simple.len() - 1]).map(|seen| seen.wrong), Ok(Some(SHORT)));
+    }
+
+    #[test]
+    fn chunks_that_do_not_fill_the_file_are_told() {
+        let data = [lossy_data(300, 200), b"0123456789".to_vec()].concat();
+        let (picture, note) = (chunk(b"VP8 ", &data), chunk(b"XYZ ", b"odd"));
+        let right = file(&[canvas(0), picture.clone(), note.clone()]);
+        assert_eq!(outline(&right).map(|seen| seen.wrong), Ok(None));
+        // A byte doubled within the picture: what was its last one begins the next chunk.
+        let mut doubled = right.clone();
+        doubled.insert(50, doubled[50]);
+        assert_eq!(outline(&doubled).map(|seen| seen.wrong), Ok(Some(UNFILLED)));
+        for rest in [&b"XY"[..], b"XYZ \x09\0\0\0note"] {
+            let odd = file(&[canvas(0), picture.clone(), rest.to_vec()]);
+            assert_eq!(outline(&odd).map(|seen| seen.wrong), Ok(Some(UNFILLED)), "{rest:?}");
+        }
+        // The last chunk is odd, and the byte behind it is missing.
+        let mut unpadded = right;
+        let length = u32::from_le_bytes(*unpadded[4..].first_chunk().expect("a length")) - 1;
+        unpadded[4..8].copy_from_slice(&length.to_le_bytes());
+        unpadded.pop();
+        assert_eq!(outline(&unpadded).map(|seen| seen.wrong), Ok(None));
     }
 
     proptest::proptest! {

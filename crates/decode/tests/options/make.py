@@ -124,6 +124,10 @@ def filters(cases: Cases) -> None:
     decodes = [f"rgb:{rest}:{name}" for name in FILTERS for rest in ("56x42", "31x25:crop")]
     for orientation in (3, 6):
         cases.add(f"filters-{orientation}.png", saved(image, "PNG", exif=exif(orientation)), decodes)
+    # Pillow 13 begins with the columns where the height shrinks by more than twice what the width does.
+    decodes = ["rgb:56x42:bicubic", "rgb:56x42:lanczos", "rgb:40x40:crop:lanczos", "rgb:36x36:short=40:lanczos"]
+    cases.add("filters-tall.png", saved(picture(31, 160, 7), "PNG"), decodes)
+    cases.add("filters-lying.png", saved(picture(160, 31, 7), "PNG", exif=exif(6)), decodes)
     small = jpeg(picture(61, 47), subsampling="4:2:0")
     cases.add("filters.jpg", small, [f"rgb:32x24:{name}" for name in FILTERS], most=2)
 

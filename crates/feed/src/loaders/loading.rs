@@ -94,6 +94,26 @@ impl<'s> Loader<'s> {
     }
 
     fn fill(&mut self, item: &Item, spot: &mut Spot<'_>) -> Result<Form, Unfit> {
+        let shared = self.shared;
+        if shared.members.is_none() || !matches!(item.place, Place::Member { .. }) || shared.load.is_some() {
+            return self.fill_alone(item, spot);
+        }
+        let began = Instant::now();
+        let beside = self.reader.members(&item.place, &shared.archives, &shared.members, spot.most());
+        shared.rates.reading.add_time(began.elapsed());
+        let beside = beside.map_err(Unfit::Failed)?;
+        spot.set_beside(beside.bytes());
+        let form = self.fill_alone(item, spot)?;
+        if let Some(place) = spot.reserved.as_mut().and_then(|reserved| reserved.beside.as_mut()) {
+            let began = Instant::now();
+            self.reader.write_members(&beside, place.bytes_mut()).map_err(Unfit::Failed)?;
+            shared.rates.reading.add_time(began.elapsed());
+            shared.rates.bytes_read.add(beside.bytes());
+        }
+        Ok(form)
+    }
+
+    fn fill_alone(&mut self, item: &Item, spot: &mut Spot<'_>) -> Result<Form, Unfit> {
         match (&item.place, self.shared.decode) {
             (Place::Bad(reason), _) => Err(Unfit::Failed(reason.clone())),
             (place, Decode::Load) => self.outside(place, spot),

@@ -21,7 +21,7 @@ pub(super) struct Open {
     pub(super) serial: u64,
     /// The slot's table; written when it is closed, and kept to hold the slot afterwards.
     table: Piece,
-    /// What nobody has taken yet. Names go to its end.
+    /// What nobody has taken yet. Names go to its end, as members that go with items do.
     rest: Piece,
     /// Bytes of every item, where all have the same.
     fixed: Option<u64>,
@@ -30,6 +30,8 @@ pub(super) struct Open {
     /// Parts that were taken and given back. Of one size: places for the next items. Otherwise they come back to `rest`
     /// when they touch it.
     holes: Vec<Piece>,
+    /// Parts for members that were given back and do not touch `rest`.
+    back_holes: Vec<Piece>,
     /// Items that are in it.
     items: Vec<Loaded>,
     /// Parts that are taken and being written.
@@ -50,6 +52,8 @@ struct Loaded {
     number: u64,
     name: String,
     piece: Piece,
+    /// The members that go with it.
+    beside: Option<Piece>,
     form: Form,
     /// What is damaged of its picture.
     flaw: Option<String>,
@@ -72,6 +76,7 @@ impl Open {
             fixed,
             batch,
             holes: Vec::new(),
+            back_holes: Vec::new(),
             items: Vec::new(),
             in_flight: 0,
             names: 0,
@@ -85,9 +90,9 @@ impl Open {
         self.table.slot()
     }
 
-    /// Bytes promised to names, which stand at the slot's end.
-    pub(super) const fn names(&self) -> u64 {
-        self.names
+    /// Bytes at the end of the slot that are taken by members, or promised to names.
+    pub(super) const fn back(&self, slot_bytes: u64) -> u64 {
+        slot_bytes.saturating_sub(self.rest.end()) + self.names
     }
 
     /// Whether another item may come in, its size aside.
@@ -122,14 +127,17 @@ impl Open {
         self.first
     }
 
-    /// A part for an item with a name of so many bytes. None: there is no room for both.
-    pub(super) fn reserve(&mut self, bytes: u64, name: u64) -> Option<Piece> {
+    /// A part for an item with a name of so many bytes, and one for the members beside it. None: there is no room for all.
+    pub(super) fn reserve(&mut self, bytes: u64, name: u64, beside: u64) -> Option<(Piece, Option<Piece>)> {
         let names = self.names.checked_add(name)?;
-        let piece = if self.fixed.is_some() { self.place(bytes, names)? } else { self.cut(bytes, names)? };
+        let back = names.checked_add(beside)?;
+        let piece = if self.fixed.is_some() { self.place(bytes, back)? } else { self.cut(bytes, back)? };
+        // There is room for it: it was asked for with the names.
+        let beside = if beside > 0 { self.rest.cut_back(beside) } else { None };
         self.in_flight += 1;
         self.names = names;
         self.last = Some(bytes);
-        Some(piece)
+        Some((piece, beside))
     }
 
     /// One size: a place that was given back, or the next.
@@ -164,20 +172,27 @@ impl Open {
     pub(super) fn keep(
         &mut self,
         (number, name): (u64, String),
-        piece: Piece,
+        (piece, beside): (Piece, Option<Piece>),
         (form, flaw): (Form, Option<String>),
         now: Instant,
     ) {
         self.in_flight -= 1;
         self.first.get_or_insert(now);
-        self.items.push(Loaded { number, name, piece, form, flaw });
+        self.items.push(Loaded { number, name, piece, beside, form, flaw });
     }
 
     /// The item did not come about: its part is free again.
-    pub(super) fn release(&mut self, piece: Piece, name: u64) {
+    pub(super) fn release(&mut self, (piece, beside): (Piece, Option<Piece>), name: u64) {
         self.in_flight -= 1;
         self.names -= name;
         self.give(piece);
+        self.back_holes.extend(beside);
+        while let Some(at) = self.back_holes.iter().position(|hole| hole.start() == self.rest.end()) {
+            if let Err(hole) = self.rest.join_back(self.back_holes.swap_remove(at)) {
+                self.back_holes.push(hole);
+                return;
+            }
+        }
     }
 
     /// A part that turned out longer than its item needs gives its end back. The item may be longer than the next is given, so
@@ -222,7 +237,9 @@ impl Open {
                 to.copy_from_slice(name);
             }
             let lies = (low_half(at), low_half(name.len() as u64));
-            row.copy_from_slice(&entry(item.number, item.piece.start(), &item.form, lies));
+            let beside = item.beside.as_ref().map_or((0, 0), |beside| (beside.start(), beside.len()));
+            let beside = (low_half(beside.0), low_half(beside.1));
+            row.copy_from_slice(&entry(item.number, item.piece.start(), &item.form, lies, beside));
             at += name.len() as u64;
             copied += name.len();
         }
@@ -271,181 +288,4 @@ fn is_packed(items: &[Loaded]) -> bool {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::sync::Arc;
-
-    use gpulane_decode::Element;
-    use proptest::prelude::*;
-
-    use super::*;
-    use crate::ring::Geometry;
-
-    const GEOMETRY: Geometry = Geometry { slots: 1, slot_bytes: 64 << 10, capacity: 64 };
-
-    fn ring() -> Arc<Ring> {
-        Arc::new(Ring::new(GEOMETRY).unwrap())
-    }
-
-    fn open(ring: &Arc<Ring>, fixed: Option<u64>) -> Open {
-        Open::new(1, ring.claim(0).unwrap(), GEOMETRY.data_start(), fixed, 64).unwrap()
-    }
-
-    fn array(bytes: u64) -> Form {
-        let dims = [u32::try_from(bytes).unwrap(), 0, 0, 0];
-        Form {
-            kind: Kind::Array,
-            element: Element::U8,
-            orientation: 1,
-            chroma: 0,
-            dims,
-            ndim: 1,
-            bytes,
-            damaged: false,
-        }
-    }
-
-    fn put(open: &mut Open, number: u8, mut piece: Piece) {
-        piece.bytes_mut().fill(number);
-        let form = array(piece.len());
-        open.keep((number.into(), number.to_string()), piece, (form, None), Instant::now());
-    }
-
-    #[test]
-    fn places_of_one_size_that_failed_are_taken_by_the_next() {
-        let ring = ring();
-        let mut open = open(&ring, Some(100));
-        let pieces: Vec<_> = (0..3).map(|_| open.reserve(100, 1).unwrap()).collect();
-        let [first, second, third] = pieces.try_into().unwrap();
-        put(&mut open, 0, first);
-        put(&mut open, 2, third);
-        let place = second.start();
-        open.release(second, 1);
-        let again = open.reserve(100, 1).unwrap();
-        assert_eq!(again.start(), place);
-        put(&mut open, 3, again);
-        let (filled, _) = open.into_filled(&ring);
-        assert_eq!(filled.items.iter().map(|item| item.0).collect::<Vec<_>>(), [0, 3, 2]);
-        assert!(filled.packed && ring.counters().copied_in == 0);
-    }
-
-    #[test]
-    fn a_hole_that_stays_is_closed_by_the_last_item_and_counted() {
-        let ring = ring();
-        let mut open = open(&ring, Some(100));
-        let pieces: Vec<_> = (0..4).map(|_| open.reserve(100, 1).unwrap()).collect();
-        for (number, piece) in (0..).zip(pieces) {
-            if number == 1 { open.release(piece, 1) } else { put(&mut open, number, piece) }
-        }
-        let (filled, _) = open.into_filled(&ring);
-        assert_eq!(filled.items.iter().map(|item| item.0).collect::<Vec<_>>(), [0, 3, 2]);
-        assert_eq!((filled.packed, filled.data.end - filled.data.start), (true, 300));
-        assert_eq!(ring.counters().copied_in, 100);
-    }
-
-    #[test]
-    fn what_is_given_back_at_the_end_is_there_for_the_next() {
-        let ring = ring();
-        let mut open = open(&ring, None);
-        let whole = open.rest.len();
-        let mut first = open.reserve(1000, 3).unwrap();
-        let second = open.reserve(77, 3).unwrap();
-        open.release(second, 3);
-        open.trim(&mut first, 10);
-        let start = first.start();
-        let next = open.reserve(500, 3).unwrap();
-        assert_eq!(next.start(), start + 64, "right behind what was kept, aligned");
-        open.release(next, 3);
-        open.release(first, 3);
-        assert_eq!((open.rest.len(), open.names, open.holes.len()), (whole, 0, 0));
-    }
-
-    #[test]
-    fn arrays_of_one_length_are_back_to_back_where_elements_stay_aligned() {
-        for (bytes, packed) in [(4000, true), (64, true), (4001, false)] {
-            let ring = ring();
-            let mut open = open(&ring, None);
-            for number in 0..3 {
-                let piece = open.reserve(bytes, 1).unwrap();
-                put(&mut open, number, piece);
-            }
-            assert_eq!(open.into_filled(&ring).0.packed, packed, "{bytes}");
-        }
-    }
-
-    #[derive(Clone, Debug)]
-    enum Step {
-        Reserve(u64, u64),
-        Keep(prop::sample::Index),
-        Release(prop::sample::Index),
-        Trim(prop::sample::Index, u64),
-    }
-
-    fn steps() -> impl Strategy<Value = Vec<Step>> {
-        let step = prop_oneof![
-            4 => (0..5000_u64, 0..400_u64).prop_map(|(bytes, name)| Step::Reserve(bytes, name)),
-            3 => any::<prop::sample::Index>().prop_map(Step::Keep),
-            1 => any::<prop::sample::Index>().prop_map(Step::Release),
-            1 => (any::<prop::sample::Index>(), 0..5000_u64).prop_map(|(at, bytes)| Step::Trim(at, bytes)),
-        ];
-        prop::collection::vec(step, 0..200)
-    }
-
-    proptest! {
-        /// Content tells whether two parts overlapped: each is filled with its own number, and all are checked at the end.
-        #[test]
-        fn whatever_order_things_come_in_all_that_was_kept_is_there(steps in steps(), fixed in any::<bool>()) {
-            let ring = ring();
-            let size = fixed.then_some(700);
-            let mut open = open(&ring, size);
-            let (mut hands, mut number) = (Vec::new(), 0_u8);
-            let mut kept = std::collections::BTreeMap::new();
-            for step in steps {
-                match step {
-                    Step::Reserve(bytes, name) if open.takes_more() => {
-                        if let Some(piece) = open.reserve(size.unwrap_or(bytes), name) {
-                            prop_assert_eq!(piece.len(), size.unwrap_or(bytes));
-                            hands.push((piece, name));
-                        }
-                    }
-                    Step::Keep(at) if !hands.is_empty() => {
-                        let (mut piece, name) = hands.swap_remove(at.index(hands.len()));
-                        number += 1;
-                        piece.bytes_mut().fill(number);
-                        kept.insert(u64::from(number), (piece.len(), name));
-                        let (form, name) = (array(piece.len()), "x".repeat(usize::try_from(name).unwrap()));
-                        open.keep((number.into(), name), piece, (form, None), Instant::now());
-                    }
-                    Step::Release(at) if !hands.is_empty() => {
-                        let (piece, name) = hands.swap_remove(at.index(hands.len()));
-                        open.release(piece, name);
-                    }
-                    Step::Trim(at, bytes) if !hands.is_empty() && !fixed => {
-                        let at = at.index(hands.len());
-                        open.trim(&mut hands[at].0, bytes);
-                    }
-                    _ => {}
-                }
-            }
-            for (piece, name) in hands {
-                open.release(piece, name);
-            }
-            let (filled, hold) = open.into_filled(&ring);
-            prop_assert_eq!(filled.items.len(), kept.len());
-            prop_assert!(!fixed || kept.is_empty() || filled.packed, "one size is always one array");
-            prop_assert!(ring.claim(0).is_none());
-            let table = hold.bytes().to_vec();
-            drop(hold);
-            let slot = ring.claim(0).expect("nothing of it is left");
-            for (row, (number, name)) in table.chunks(ENTRY).zip(&filled.items) {
-                let word = |at: usize| u64::from_le_bytes(row[at..at + 8].try_into().unwrap());
-                let (start, bytes) = (usize::try_from(word(8)).unwrap(), usize::try_from(word(16)).unwrap());
-                let (right, name_len) = kept[number];
-                prop_assert_eq!((word(0), word(16), name.len() as u64), (*number, right, name_len));
-                let data = &slot.bytes()[start..start + bytes];
-                prop_assert!(data.iter().all(|byte| u64::from(*byte) == *number));
-                let (at, len) = (usize::try_from(word(48) & 0xFFFF_FFFF).unwrap(), name.len());
-                prop_assert_eq!(&slot.bytes()[at..at + len], name.as_bytes());
-            }
-        }
-    }
-}
+mod tests;

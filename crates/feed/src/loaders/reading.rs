@@ -6,11 +6,12 @@ use std::os::unix::fs::{FileExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 
 use gpulane_items::Place;
-use gpulane_model::Bytes;
+use gpulane_model::{Bytes, Members};
 use rustix::fs::OFlags;
 
 use super::heavy::{Heavy, Load};
-use super::streams::{Member, Streams, Turn};
+use super::samples::{Beside, HeldData, InPlace, Sample, walk};
+use super::streams::{InSample, Member, Streams, Turn};
 use super::tables::{Cell, Data, Tables};
 
 /// The largest file that is read to be decoded, and what all that are read at once may have.
@@ -27,8 +28,12 @@ pub(super) struct Reader<'h> {
     buffer: Vec<u8>,
     /// How long the item in it is.
     len: usize,
-    /// The tar file read from last. Items come in order, so the next one lies mostly in the same.
-    archive: Option<(u32, File)>,
+    /// The tar file read from last, and its length. Items come in order, so the next one lies mostly in the same.
+    archive: Option<(u32, File, u64)>,
+    /// The sample read last, where members of samples are asked for: the next item may be of the same.
+    sample: Option<Sample>,
+    /// The item's own data, where they came with its sample.
+    own: Option<HeldData>,
     /// Bounds what the buffers of all threads have.
     large: &'h Heavy,
     /// This thread's part of it.
@@ -58,7 +63,7 @@ pub(super) enum Found<'r> {
 impl<'h> Reader<'h> {
     pub(super) fn new(large: &'h Heavy, tables: &'h Tables, streams: &'h Streams) -> Self {
         let (buffer, archive, load, turn, row) = (Vec::new(), None, None, None, None);
-        Self { buffer, len: 0, archive, large, load, tables, streams, turn, row }
+        Self { buffer, len: 0, archive, sample: None, own: None, large, load, tables, streams, turn, row }
     }
 
     /// Takes the item's turn at its tar, which it got when it was taken from the queue.
@@ -66,20 +71,53 @@ impl<'h> Reader<'h> {
         self.turn = turn;
     }
 
+    /// The members of an item's sample that are asked for, in at most so many bytes of a slot; or why the item cannot have them.
+    pub(super) fn members(
+        &mut self,
+        place: &Place,
+        archives: &[PathBuf],
+        asked: &Members,
+        most: u64,
+    ) -> Result<Beside, String> {
+        let Place::Member { archive, offset, bytes, before } = *place else { return Ok(Beside::default()) };
+        let start = before.and_then(|before| offset.checked_sub(before)).ok_or(UNKNOWN_SAMPLE)?;
+        let path = archives.get(archive as usize).ok_or("its archive is not known")?;
+        if let Some(turn) = self.turn.take().or_else(|| self.streams.turn(archive)) {
+            is_readable(bytes)?;
+            let item = InSample { start, offset, bytes, asked, most: most.min(MOST_ENCODED) };
+            let (sample, own, load) = turn.sample(path, &item, self.large)?;
+            (self.own, self.load) = (Some(own), load);
+            return sample.beside(offset, asked, item.most);
+        }
+        let (file, length) = in_archive(&mut self.archive, archive, path)?;
+        if self.sample.as_ref().is_none_or(|kept| (kept.archive, kept.start) != (archive, start)) {
+            let begun = Sample::at(archive, start);
+            self.sample = Some(walk(&mut InPlace::new(file, length), offset, asked, begun)?.0);
+        }
+        self.sample
+            .as_ref()
+            .map_or_else(|| Ok(Beside::default()), |sample| sample.beside(offset, asked, most))
+    }
+
+    /// Writes the members that go with an item to their place.
+    pub(super) fn write_members(&self, beside: &Beside, to: &mut [u8]) -> Result<(), String> {
+        beside.write(to, self.archive.as_ref().map(|(_, file, _)| file))
+    }
+
     /// Opens an item's file.
     pub(super) fn find(&mut self, place: &Place, archives: &[PathBuf]) -> Result<Found<'_>, String> {
+        if let Some(own) = &self.own {
+            return Ok(Found::Here(own));
+        }
         match place {
             Place::File(path) => open(path).map(|(file, size)| Found::File(file, size)),
-            Place::Member { archive, offset, bytes } => {
+            Place::Member { archive, offset, bytes, .. } => {
                 if let Some(turn) = self.turn.take().or_else(|| self.streams.turn(*archive)) {
                     let path = archives.get(*archive as usize).ok_or("its archive is not known")?;
                     return turn.wait(path, *offset, *bytes).map(Found::Packed);
                 }
-                if self.archive.as_ref().is_none_or(|(number, _)| number != archive) {
-                    let path = archives.get(*archive as usize).ok_or("its archive is not known")?;
-                    self.archive = Some((*archive, open(path)?.0));
-                }
-                let (_, file) = self.archive.as_ref().ok_or("its archive is not known")?;
+                let path = archives.get(*archive as usize).ok_or("its archive is not known")?;
+                let (file, _) = in_archive(&mut self.archive, *archive, path)?;
                 Ok(Found::Member(file, *offset, *bytes))
             }
             Place::Row { table, row } => {
@@ -97,6 +135,9 @@ impl<'h> Reader<'h> {
 
     /// What was read last, to be decoded.
     pub(super) fn encoded(&self) -> &[u8] {
+        if let Some(own) = &self.own {
+            return own;
+        }
         self.row.as_ref().map_or(&self.buffer[..self.len], Data::bytes)
     }
 
@@ -107,6 +148,9 @@ impl<'h> Reader<'h> {
 
     /// Reads an item to be decoded. A large one waits until there is memory for it.
     pub(super) fn read(&mut self, place: &Place, archives: &[PathBuf]) -> Result<&[u8], String> {
+        if self.own.is_some() {
+            return Ok(self.encoded());
+        }
         let turn = self.turn.take();
         self.relax();
         self.turn = turn;
@@ -116,9 +160,7 @@ impl<'h> Reader<'h> {
             if let Found::Here(_) = found {
                 return Ok((0, None));
             }
-            if size > MOST_ENCODED {
-                return Err(format!("has {}; at most {} are read", Bytes(size), Bytes(MOST_ENCODED)));
-            }
+            is_readable(size)?;
             let len = usize::try_from(size).map_err(|error| error.to_string())?;
             let load = large.take(size);
             if buffer.len() < len {
@@ -137,7 +179,7 @@ impl<'h> Reader<'h> {
 
     /// Gives back the row, and what only a giant needed: first the buffer, then its part of the budget.
     pub(super) fn relax(&mut self) {
-        (self.row, self.len, self.turn) = (None, 0, None);
+        (self.row, self.len, self.turn, self.own) = (None, 0, None, None);
         if self.buffer.len() > KEPT {
             self.buffer = Vec::new();
         }
@@ -177,9 +219,36 @@ impl Found<'_> {
     }
 }
 
+/// Why members cannot be found with a list that does not say where samples begin.
+const UNKNOWN_SAMPLE: &str = "was listed by an older gpulane, which did not note where its sample begins, so that its members cannot be found; \
+                              start a new map into another --out";
+
+/// Whether so much is read to be decoded.
+fn is_readable(size: u64) -> Result<(), String> {
+    if size > MOST_ENCODED {
+        return Err(format!("has {}; at most {} are read", Bytes(size), Bytes(MOST_ENCODED)));
+    }
+    Ok(())
+}
+
+/// A tar file and its length, opened unless it is the one that was read from last.
+fn in_archive<'a>(
+    last: &'a mut Option<(u32, File, u64)>,
+    archive: u32,
+    path: &Path,
+) -> Result<(&'a File, u64), String> {
+    if last.as_ref().is_none_or(|(number, ..)| *number != archive) {
+        let (file, length) = open(path)?;
+        *last = Some((archive, file, length));
+    }
+    last.as_ref()
+        .map(|(_, file, length)| (file, *length))
+        .ok_or_else(|| "its archive is not known".to_owned())
+}
+
 pub(super) const CHANGED: &str = "changed while it was read";
 
-fn fill(file: &File, to: &mut [u8], offset: u64) -> Result<(), String> {
+pub(super) fn fill(file: &File, to: &mut [u8], offset: u64) -> Result<(), String> {
     match file.read_exact_at(to, offset) {
         Ok(()) => Ok(()),
         Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => Err(CHANGED.to_owned()),
@@ -266,7 +335,7 @@ mod tests {
         let (large, tables, streams) = (Heavy::new(MOST_ENCODED), no_tables(), Streams::new(&[]));
         let mut reader = Reader::new(&large, &tables, &streams);
         for (archive, offset, bytes, right) in [(0, 0, 5, "aaaaa"), (0, 5, 3, "bbb"), (1, 2, 2, "xy")] {
-            let place = Place::Member { archive, offset, bytes };
+            let place = Place::Member { archive, offset, bytes, before: None };
             assert_eq!(reader.read(&place, &archives), Ok(right.as_bytes()));
         }
     }

@@ -8,7 +8,7 @@ use std::time::Instant;
 
 use gpulane_decode::Limits;
 use gpulane_items::Item;
-use gpulane_model::{DamagePolicy, Decode};
+use gpulane_model::{DamagePolicy, Decode, Members};
 
 use super::heavy::Heavy;
 use super::open::Open;
@@ -29,6 +29,8 @@ pub(super) struct Shared {
     pub(super) ring: Arc<Ring>,
     /// What becomes of them.
     pub(super) decode: Decode,
+    /// Which other members of its sample go with an item.
+    pub(super) members: Members,
     /// What one may cost.
     pub(super) limits: Limits,
     /// What becomes of damaged pictures.
@@ -140,6 +142,7 @@ impl Shared {
             fixed: setup.decode.item_bytes().filter(|_| whole),
             ring: setup.ring,
             decode: setup.decode,
+            members: setup.members,
             limits: setup.limits,
             damaged: setup.damaged,
             streams: Streams::new(&setup.archives),

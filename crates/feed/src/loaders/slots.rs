@@ -20,6 +20,8 @@ pub(super) struct Reserved {
     serial: u64,
     /// The part.
     pub(super) piece: Piece,
+    /// The part for the members that go with the item, if there are any.
+    pub(super) beside: Option<Piece>,
     /// Bytes promised to the item's name.
     name: u64,
 }
@@ -39,7 +41,7 @@ pub(super) enum NoPlace {
 }
 
 enum Search {
-    /// A place, and what is promised to names in its slot.
+    /// A place, and what is promised at the end of its slot.
     Found(Reserved, u64),
     /// This slot is full and done: tell it, then look again.
     Full(Open),
@@ -48,9 +50,15 @@ enum Search {
 
 impl Shared {
     /// A place for an item, in the oldest slot that has one. Waits for a free slot, and adds how long to `waited`.
-    pub(super) fn reserve(&self, bytes: u64, name: u64, waited: &mut Duration) -> Result<Reserved, NoPlace> {
+    pub(super) fn reserve(
+        &self,
+        bytes: u64,
+        name: u64,
+        beside: u64,
+        waited: &mut Duration,
+    ) -> Result<Reserved, NoPlace> {
         let most = self.ring.geometry().most_item().saturating_sub(name);
-        if bytes > most {
+        if bytes.saturating_add(beside) > most {
             return Err(NoPlace::TooLarge { most });
         }
         if self.fixed.is_some_and(|fixed| fixed != bytes) {
@@ -61,10 +69,10 @@ impl Shared {
             if state.stopping {
                 return Err(NoPlace::Stopping);
             }
-            match self.search(&mut state, bytes, name) {
-                Search::Found(reserved, names) => {
+            match self.search(&mut state, bytes, name, beside) {
+                Search::Found(reserved, back) => {
                     drop(state);
-                    return self.with_memory(reserved, names);
+                    return self.with_memory(reserved, back);
                 }
                 Search::Full(open) => {
                     drop(state);
@@ -83,9 +91,9 @@ impl Shared {
     }
 
     /// A place whose memory is there. Without it the map cannot go on.
-    fn with_memory(&self, reserved: Reserved, names: u64) -> Result<Reserved, NoPlace> {
+    fn with_memory(&self, reserved: Reserved, back: u64) -> Result<Reserved, NoPlace> {
         let piece = &reserved.piece;
-        let Err(error) = self.ring.get(piece.slot(), piece.end(), names) else { return Ok(reserved) };
+        let Err(error) = self.ring.get(piece.slot(), piece.end(), back) else { return Ok(reserved) };
         let told = std::mem::replace(&mut self.lock().stopping, true);
         if !told {
             (self.tell)(Told::Broken(error.to_string()));
@@ -94,7 +102,7 @@ impl Shared {
         Err(NoPlace::Stopping)
     }
 
-    fn search(&self, state: &mut State, bytes: u64, name: u64) -> Search {
+    fn search(&self, state: &mut State, bytes: u64, name: u64, beside: u64) -> Search {
         loop {
             let Some(at) = state.open.iter().position(Open::takes_more) else {
                 if self.open_slot(state) {
@@ -103,9 +111,9 @@ impl Shared {
                 return Search::Nothing;
             };
             let open = &mut state.open[at];
-            if let Some(piece) = open.reserve(bytes, name) {
-                let names = open.names();
-                return Search::Found(Reserved { serial: open.serial, piece, name }, names);
+            if let Some((piece, beside)) = open.reserve(bytes, name, beside) {
+                let back = open.back(self.ring.geometry().slot_bytes);
+                return Search::Found(Reserved { serial: open.serial, piece, beside, name }, back);
             }
             open.close();
             if !open.is_quiet() {
@@ -151,7 +159,7 @@ impl Shared {
         let Some(at) = state.open.iter().position(|open| open.serial == reserved.serial) else { return };
         let open = &mut state.open[at];
         let first = open.is_empty();
-        open.keep(item, reserved.piece, (form, flaw), Instant::now());
+        open.keep(item, (reserved.piece, reserved.beside), (form, flaw), Instant::now());
         let done = open.is_done().then(|| state.open.remove(at));
         drop(state);
         match done {
@@ -166,7 +174,7 @@ impl Shared {
         let mut state = self.lock();
         let Some(at) = state.open.iter().position(|open| open.serial == reserved.serial) else { return };
         let open = &mut state.open[at];
-        open.release(reserved.piece, reserved.name);
+        open.release((reserved.piece, reserved.beside), reserved.name);
         if !open.is_done() {
             drop(state);
             // It has a place again that others may wait for.

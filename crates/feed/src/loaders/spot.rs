@@ -14,6 +14,8 @@ pub(super) struct Spot<'s> {
     shared: &'s Shared,
     /// Bytes of the item's name.
     name: u64,
+    /// Bytes of the members that go with it.
+    beside: u64,
     /// The place, once it is known how large.
     pub(super) reserved: Option<Reserved>,
     /// Why there is none.
@@ -38,6 +40,7 @@ impl<'s> Spot<'s> {
         Self {
             shared,
             name: name.len() as u64,
+            beside: 0,
             reserved: None,
             refusal: None,
             load: None,
@@ -45,10 +48,15 @@ impl<'s> Spot<'s> {
         }
     }
 
+    /// Members of so many bytes are to have a place beside the item's.
+    pub(super) const fn set_beside(&mut self, bytes: u64) {
+        self.beside = bytes;
+    }
+
     /// Room for an item of so many bytes.
     pub(super) fn reserve(&mut self, bytes: u64) -> Result<&mut Reserved, Unfit> {
         self.give_back();
-        match self.shared.reserve(bytes, self.name, &mut self.waited) {
+        match self.shared.reserve(bytes, self.name, self.beside, &mut self.waited) {
             Ok(reserved) => Ok(self.reserved.insert(reserved)),
             Err(refusal) => {
                 self.refusal = Some(refusal);
@@ -57,9 +65,9 @@ impl<'s> Spot<'s> {
         }
     }
 
-    /// Most an item with this name can have.
+    /// Most an item with this name and these members can have.
     pub(super) fn most(&self) -> u64 {
-        self.shared.ring.geometry().most_item().saturating_sub(self.name)
+        self.shared.ring.geometry().most_item().saturating_sub(self.name).saturating_sub(self.beside)
     }
 
     /// Gives the place back, if there is one.
@@ -73,6 +81,12 @@ impl<'s> Spot<'s> {
     pub(super) fn no_room(&self, bytes: u64) -> Unfit {
         match self.refusal {
             Some(NoPlace::Stopping) => Unfit::Stopping,
+            Some(NoPlace::TooLarge { most }) if self.beside > 0 => Unfit::Failed(format!(
+                "needs {} and its members {}, but a slot of the ring has room for {}; use a larger --ring, or ask for fewer --members",
+                Bytes(bytes),
+                Bytes(self.beside),
+                Bytes(most)
+            )),
             Some(NoPlace::TooLarge { most }) => Unfit::Failed(format!(
                 "needs {}, but a slot of the ring has room for {}; use a larger --ring",
                 Bytes(bytes),

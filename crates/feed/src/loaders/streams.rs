@@ -1,15 +1,19 @@
 //! Members of compressed tars, which can only be read one after the other: threads take turns at a tar's stream, in the order in which they
-//! took their items. Who has the turn decompresses its member to where it will be decoded; nothing is kept in between.
+//! took their items. Who has the turn decompresses its member to where it will be decoded; nothing is kept in between but, where
+//! members of samples are asked for, a sample of which other items may follow.
 
 use std::collections::{BTreeSet, HashMap};
 use std::io::Read;
 use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
 use gpulane_items::{Packing, Unpacked};
+use gpulane_model::Members;
 
+use super::heavy::{Heavy, Load};
 use super::reading::{CHANGED, open, reason};
+use super::samples::{HeldData, Packed, Sample, walk};
 
 /// The compressed tars of a map.
 #[derive(Debug)]
@@ -29,7 +33,25 @@ struct Stream {
     /// Turns that are not over.
     waiting: BTreeSet<u64>,
     contents: Contents,
+    /// The sample read last, unless it is large.
+    kept: Option<Arc<Sample>>,
 }
+
+/// An item whose sample is to be read.
+#[derive(Debug)]
+pub(super) struct InSample<'a> {
+    /// Where the sample begins.
+    pub(super) start: u64,
+    /// Where the item's data are, and how many.
+    pub(super) offset: u64,
+    pub(super) bytes: u64,
+    /// What goes with it, and what that may take.
+    pub(super) asked: &'a Members,
+    pub(super) most: u64,
+}
+
+/// A sample that was read, the item's own data, and what of the memory of large items they take.
+pub(super) type ReadSample<'h> = (Arc<Sample>, HeldData, Option<Load<'h>>);
 
 #[derive(Debug, Default)]
 enum Contents {
@@ -85,8 +107,32 @@ impl Streams {
 }
 
 impl<'s> Turn<'s> {
-    /// Waits for the turn. Whoever waits here holds neither memory of the budgets nor a place in a slot.
+    /// Waits for the turn, and for the item's data in it.
     pub(super) fn wait(self, path: &Path, offset: u64, bytes: u64) -> Result<Member<'s>, String> {
+        let state = self.begin();
+        self.take(state, path, offset, bytes)
+    }
+
+    /// Waits for the turn, and reads the sample of an item.
+    pub(super) fn sample<'h>(
+        self,
+        path: &Path,
+        item: &InSample<'_>,
+        large: &'h Heavy,
+    ) -> Result<ReadSample<'h>, String> {
+        let mut state = self.begin();
+        let stream = state.entry(self.archive).or_default();
+        let kept = stream.kept.take_if(|kept| kept.start == item.start);
+        if let Some((kept, own)) = kept.and_then(|kept| Some((Arc::clone(&kept), kept.held(item.offset)?))) {
+            stream.kept = Some(Arc::clone(&kept));
+            return Ok((kept, own, None));
+        }
+        stream.kept = None;
+        self.take(state, path, item.start, item.bytes)?.read_sample(item, large)
+    }
+
+    /// Waits for the turn. Whoever waits here holds neither memory of the budgets nor a place in a slot.
+    fn begin(&self) -> MutexGuard<'s, HashMap<u32, Stream>> {
         let (streams, archive) = (self.streams, self.archive);
         let mut state = streams
             .changed
@@ -96,7 +142,18 @@ impl<'s> Turn<'s> {
             .unwrap_or_else(PoisonError::into_inner);
         // Streams that nobody waits for: items come in the order of the archives.
         state.retain(|other, stream| *other == archive || !stream.waiting.is_empty());
-        let stream = state.entry(archive).or_default();
+        state
+    }
+
+    /// Takes the contents, at or before the byte they are to be read from.
+    fn take(
+        self,
+        mut state: MutexGuard<'_, HashMap<u32, Stream>>,
+        path: &Path,
+        offset: u64,
+        bytes: u64,
+    ) -> Result<Member<'s>, String> {
+        let stream = state.entry(self.archive).or_default();
         let contents = match std::mem::replace(&mut stream.contents, Contents::Taken) {
             Contents::Broken(why) => {
                 stream.contents = Contents::Broken(why.clone());
@@ -140,16 +197,7 @@ impl Member<'_> {
     pub(super) fn read_into(&mut self, to: &mut [u8]) -> Result<(), String> {
         let Some(mut contents) = self.contents.take() else { return Err(CHANGED.to_owned()) };
         let read = contents.skip_to(self.offset).and_then(|()| contents.read_exact(to));
-        let read = read.map_err(|error| {
-            if error.kind() == std::io::ErrorKind::UnexpectedEof {
-                format!("its tar {CHANGED}, or after it was listed")
-            } else {
-                format!(
-                    "its tar cannot be decompressed behind byte {} of its contents: {error}",
-                    contents.position()
-                )
-            }
-        });
+        let read = read.map_err(|error| unreadable(&contents, &error));
         let left = match &read {
             Ok(()) => Contents::Open(contents),
             Err(why) => Contents::Broken(why.clone()),
@@ -158,11 +206,50 @@ impl Member<'_> {
         read
     }
 
+    /// Reads the sample of an item that begins here, to its end; the sample is kept for the next item if it is small.
+    fn read_sample<'h>(mut self, item: &InSample<'_>, large: &'h Heavy) -> Result<ReadSample<'h>, String> {
+        let Some(mut contents) = self.contents.take() else { return Err(CHANGED.to_owned()) };
+        if let Err(error) = contents.skip_to(item.start) {
+            let why = unreadable(&contents, &error);
+            self.put_back(Contents::Broken(why.clone()));
+            return Err(why);
+        }
+        let begun = Sample::at(self.turn.archive, item.start);
+        let mut tar = Packed::new(&mut contents, large, item.bytes, item.most);
+        let walked = walk(&mut tar, item.offset, item.asked, begun);
+        let load = tar.into_load();
+        let failed = contents.has_failed();
+        let walked = walked.map(|(sample, own)| (Arc::new(sample), own));
+        let why = match &walked {
+            Ok((sample, _)) => sample.lost().map(str::to_owned),
+            Err(why) => Some(why.clone()),
+        };
+        self.put_back(match why.filter(|_| failed) {
+            Some(why) => Contents::Broken(format!("its tar cannot be read on: {why}")),
+            None => Contents::Open(contents),
+        });
+        let (sample, own) = walked?;
+        if sample.is_light()
+            && let Some(stream) = self.turn.streams.lock().get_mut(&self.turn.archive)
+        {
+            stream.kept = Some(Arc::clone(&sample));
+        }
+        Ok((sample, own.ok_or(CHANGED)?, load))
+    }
+
     fn put_back(&self, contents: Contents) {
         if let Some(stream) = self.turn.streams.lock().get_mut(&self.turn.archive) {
             stream.contents = contents;
         }
     }
+}
+
+/// Why contents cannot be read on, for a person.
+fn unreadable(contents: &Unpacked, error: &std::io::Error) -> String {
+    if error.kind() == std::io::ErrorKind::UnexpectedEof {
+        return format!("its tar {CHANGED}, or after it was listed");
+    }
+    format!("its tar cannot be decompressed behind byte {} of its contents: {error}", contents.position())
 }
 
 impl Drop for Member<'_> {
@@ -173,3 +260,6 @@ impl Drop for Member<'_> {
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -32,13 +32,20 @@ pub struct Geometry {
 
 impl Geometry {
     /// Divides a budget. Items of one size: a slot holds the largest batch and there are no more slots than
-    /// can be in use. Items of any size: fewer and larger slots, because the largest item must fit into one.
-    pub fn plan(budget: u64, workers: u32, most_batch: u32, item_bytes: Option<u64>) -> Result<Self, String> {
+    /// can be in use. Items of any size: fewer and larger slots, because the largest item must fit into one. `beside`: room in a slot for what
+    /// goes with items of one size.
+    pub fn plan(
+        budget: u64,
+        workers: u32,
+        most_batch: u32,
+        item_bytes: Option<u64>,
+        beside: u64,
+    ) -> Result<Self, String> {
         let (workers, capacity) = (workers.max(1), most_batch.max(1));
         let least = workers.saturating_add(1);
         let most = Self::most_slots(workers, capacity);
         let Some(item) = item_bytes else { return ragged(budget, least, most, capacity) };
-        let slot_bytes = fixed_slot(capacity, item);
+        let slot_bytes = fixed_slot(capacity, item, beside);
         if slot_bytes > LARGEST_SLOT {
             return Err(too_large(capacity, item));
         }
@@ -125,9 +132,9 @@ const fn table_bytes(capacity: u32) -> u64 {
     (capacity as u64 * ENTRY as u64).next_multiple_of(PAGE)
 }
 
-const fn fixed_slot(capacity: u32, item: u64) -> u64 {
+const fn fixed_slot(capacity: u32, item: u64, beside: u64) -> u64 {
     let items = (capacity as u64).saturating_mul(item.saturating_add(NAME));
-    let whole = items.saturating_add(table_bytes(capacity));
+    let whole = items.saturating_add(table_bytes(capacity)).saturating_add(beside);
     if whole > LARGEST_SLOT { whole } else { whole.next_multiple_of(PAGE) }
 }
 
@@ -139,7 +146,7 @@ mod tests {
 
     #[test]
     fn items_of_one_size_get_slots_of_a_batch_and_not_more_than_can_be_used() {
-        let plan = Geometry::plan(4 * GIB, 1, 256, Some(224 * 224 * 3)).unwrap();
+        let plan = Geometry::plan(4 * GIB, 1, 256, Some(224 * 224 * 3), 0).unwrap();
         assert_eq!((plan.slots, plan.capacity), (8, 256));
         assert!(plan.most_item() >= 256 * (224 * 224 * 3 + NAME));
         assert!(plan.is_sound());
@@ -147,7 +154,7 @@ mod tests {
 
     #[test]
     fn many_workers_still_get_a_slot_each_and_one_to_fill() {
-        let plan = Geometry::plan(4 * GIB, 64, 256, None).unwrap();
+        let plan = Geometry::plan(4 * GIB, 64, 256, None, 0).unwrap();
         assert!(plan.slots >= 65 && plan.bytes() <= 4 * GIB && plan.is_sound(), "{plan:?}");
     }
 
@@ -159,16 +166,16 @@ mod tests {
             (64 * GIB, 1, 1 << 20, Some(150_528), "--batch 28472 or less"),
             (64 * GIB, 1, 1, Some(5 * GIB), "an item of 5 GiB does not fit"),
         ] {
-            let error = Geometry::plan(budget, workers, batch, item).expect_err(word);
+            let error = Geometry::plan(budget, workers, batch, item, 0).expect_err(word);
             assert!(error.contains(word), "{error}");
         }
     }
 
     #[test]
     fn what_is_advised_works() {
-        assert!(Geometry::plan(185 << 20, 4, 256, Some(150_528)).is_ok());
-        assert!(Geometry::plan(3 << 20, 1, 256, None).is_ok());
-        assert!(Geometry::plan(64 * GIB, 1, 28_472, Some(150_528)).is_ok());
+        assert!(Geometry::plan(185 << 20, 4, 256, Some(150_528), 0).is_ok());
+        assert!(Geometry::plan(3 << 20, 1, 256, None, 0).is_ok());
+        assert!(Geometry::plan(64 * GIB, 1, 28_472, Some(150_528), 0).is_ok());
     }
 
     proptest::proptest! {
@@ -177,7 +184,7 @@ mod tests {
             budget in 0..1_u64 << 40, workers in 0..300_u32, batch in 0..1_u32 << 20,
             item in proptest::option::of(0..1_u64 << 40),
         ) {
-            if let Ok(plan) = Geometry::plan(budget, workers, batch, item) {
+            if let Ok(plan) = Geometry::plan(budget, workers, batch, item, 0) {
                 assert!(plan.is_sound() && plan.bytes() <= budget && plan.slots > workers, "{plan:?}");
             }
         }

@@ -93,6 +93,15 @@ impl Piece {
         Ok(())
     }
 
+    /// Puts a piece that begins where this ends back behind it; gives it back if it does not.
+    pub fn join_back(&mut self, back: Self) -> Result<(), Self> {
+        if !Arc::ptr_eq(&back.claim, &self.claim) || self.end() != back.at {
+            return Err(back);
+        }
+        self.len += back.len;
+        Ok(())
+    }
+
     /// Its bytes.
     pub fn bytes(&self) -> &[u8] {
         let (start, bytes) = self.memory();

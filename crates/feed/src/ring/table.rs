@@ -5,8 +5,8 @@ use gpulane_decode::Form;
 /// Bytes of an entry.
 pub const ENTRY: usize = 64;
 
-/// The entry of an item: its number, where its data lies, what that is, and where its name lies.
-pub fn entry(number: u64, offset: u64, form: &Form, name: (u32, u32)) -> [u8; ENTRY] {
+/// The entry of an item: its number, where its data lies, what that is, and where its name and the members beside it lie.
+pub fn entry(number: u64, offset: u64, form: &Form, name: (u32, u32), members: (u32, u32)) -> [u8; ENTRY] {
     let mut entry = [0; ENTRY];
     entry[0..8].copy_from_slice(&number.to_le_bytes());
     entry[8..16].copy_from_slice(&offset.to_le_bytes());
@@ -21,6 +21,8 @@ pub fn entry(number: u64, offset: u64, form: &Form, name: (u32, u32)) -> [u8; EN
     }
     entry[48..52].copy_from_slice(&name.0.to_le_bytes());
     entry[52..56].copy_from_slice(&name.1.to_le_bytes());
+    entry[56..60].copy_from_slice(&members.0.to_le_bytes());
+    entry[60..64].copy_from_slice(&members.1.to_le_bytes());
     entry
 }
 
@@ -42,7 +44,7 @@ mod tests {
             bytes: 0x1122_3344_5566,
             damaged: false,
         };
-        let bytes = entry(9, 4096, &form, (0xFFFF_0000, 12));
+        let bytes = entry(9, 4096, &form, (0xFFFF_0000, 12), (0x8000_0001, 7));
         let mut right = [0; ENTRY];
         right[0] = 9;
         right[9] = 0x10;
@@ -52,6 +54,7 @@ mod tests {
         right[40] = 6;
         right[44] = 7;
         right[48..53].copy_from_slice(&[0, 0, 0xFF, 0xFF, 12]);
+        right[56..61].copy_from_slice(&[1, 0, 0, 0x80, 7]);
         assert_eq!(bytes, right);
     }
 }

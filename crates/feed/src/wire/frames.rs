@@ -1,6 +1,6 @@
 //! The kinds of frames and their fields.
 
-use gpulane_model::{Decode, NanPolicy};
+use gpulane_model::{Decode, Members, NanPolicy};
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 
@@ -48,6 +48,9 @@ pub enum FromWorker {
         /// What the model's class asks for. Text as it was written, so that a mistake can be named.
         #[serde(default)]
         decode: Option<String>,
+        /// The members of samples the model's class asks for. As they were written, so that a mistake can be named.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        members: Option<Vec<String>>,
         /// Items per batch the model's class asks for.
         #[serde(default)]
         batch: Option<u32>,
@@ -205,6 +208,9 @@ pub enum ToWorker {
         capacity: u32,
         /// What the model is to get.
         decode: Decode,
+        /// Which members of its sample come with an item; absent: none.
+        #[serde(default, skip_serializing_if = "Members::is_none")]
+        members: Members,
         /// What becomes of results that are not numbers.
         nan: NanPolicy,
         /// To a loader, which makes the model now: what it is made with.

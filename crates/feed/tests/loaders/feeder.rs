@@ -12,7 +12,7 @@ use gpulane_decode::Limits;
 use gpulane_feed::loaders::{Filled, InHand, Loaders, Outside, Setup, Source, Told};
 use gpulane_feed::ring::{Counters, Geometry, Ring};
 use gpulane_items::{Item, Place, Table};
-use gpulane_model::{DamagePolicy, Decode};
+use gpulane_model::{DamagePolicy, Decode, Members};
 
 #[allow(dead_code)] // each test takes what it needs
 pub(crate) struct Feeder {
@@ -26,6 +26,7 @@ pub(crate) struct Feeder {
     load: Option<Arc<dyn Outside>>,
     limits: Limits,
     damaged: DamagePolicy,
+    members: Members,
     /// A worker that finishes planes, and decodes all JPEGs it can.
     device: bool,
 }
@@ -38,6 +39,8 @@ pub(crate) struct Got {
     pub(crate) kind: u8,
     pub(crate) element: u8,
     pub(crate) dims: Vec<u32>,
+    /// The members of its sample, in the order in which they stand there.
+    pub(crate) members: Vec<(String, Vec<u8>)>,
 }
 
 /// All that came out.
@@ -68,6 +71,7 @@ impl Feeder {
             load: None,
             limits: Limits::default(),
             damaged: DamagePolicy::Fail,
+            members: Members::None,
             device: false,
         }
     }
@@ -100,6 +104,10 @@ impl Feeder {
         Self { damaged, ..self }
     }
 
+    pub(crate) fn members(self, members: &str) -> Self {
+        Self { members: Members::from_line(members).expect("extensions"), ..self }
+    }
+
     pub(crate) fn device(self) -> Self {
         Self { device: true, ..self }
     }
@@ -111,6 +119,7 @@ impl Feeder {
             decode: self.decode,
             limits: self.limits,
             damaged: self.damaged,
+            members: self.members.clone(),
             threads: self.threads,
             archives: self.archives.clone(),
             tables: self.tables.clone(),
@@ -193,7 +202,9 @@ impl Feeder {
             ranges.push((word(48), word(48) + word(52)));
             let said = std::str::from_utf8(&slot[word(48)..word(48) + word(52)]).expect("UTF-8");
             assert_eq!(said, name);
+            ranges.push((word(56), word(56) + word(60)));
             let got = Got {
+                members: members_of(&slot[word(56)..word(56) + word(60)]),
                 name: said.to_owned(),
                 data: slot[start..start + bytes].to_vec(),
                 kind: row[24],
@@ -208,6 +219,19 @@ impl Feeder {
         seen.packed.push(filled.packed);
         seen.sizes.push(filled.items.len());
     }
+}
+
+/// A block of members taken apart.
+fn members_of(mut block: &[u8]) -> Vec<(String, Vec<u8>)> {
+    let mut members = Vec::new();
+    while !block.is_empty() {
+        let word = |at: usize| u32::from_le_bytes(block[at..at + 4].try_into().expect("four")) as usize;
+        let (name, end) = (8 + word(0), 8 + word(0) + word(4));
+        let extension = String::from_utf8(block[8..name].to_vec()).expect("UTF-8");
+        members.push((extension, block[name..end].to_vec()));
+        block = &block[end..];
+    }
+    members
 }
 
 /// Gives items a few at a time.

@@ -1,6 +1,6 @@
 //! One member of a tar file: where its bytes are, or why they cannot be read in place.
 
-use std::io::{BufReader, Read};
+use std::io::Read;
 
 use tar::{Entry, EntryType};
 
@@ -23,11 +23,10 @@ pub(super) fn end<R: Read>(entry: &Entry<'_, R>) -> u64 {
 }
 
 /// What an entry is; `None`: something without data of its own, such as a directory or a device.
-pub(super) fn look<R: Read>(entry: &mut Entry<'_, BufReader<R>>) -> Option<Found> {
+pub(super) fn look<R: Read>(entry: &mut Entry<'_, R>) -> Option<Found> {
     let name = entry.path_bytes().into_owned();
     let kind = entry.header().entry_type();
-    let linked =
-        |entry: &Entry<'_, BufReader<R>>| escape::shown(&entry.link_name_bytes().unwrap_or_default());
+    let linked = |entry: &Entry<'_, R>| escape::shown(&entry.link_name_bytes().unwrap_or_default());
     let reason = match kind {
         // Tar files older than POSIX know a directory by its slash alone.
         EntryType::Regular if name.ends_with(b"/") && entry.size() == 0 => return None,
@@ -65,7 +64,7 @@ fn sparse() -> String {
 
 /// Whether PAX headers say that a member is sparse, and the name they give it.
 #[allow(clippy::option_option)] // sparse or not, and with a name or without
-fn sparse_name<R: Read>(entry: &mut Entry<'_, BufReader<R>>) -> Option<Option<Vec<u8>>> {
+fn sparse_name<R: Read>(entry: &mut Entry<'_, R>) -> Option<Option<Vec<u8>>> {
     let extensions = entry.pax_extensions().ok()??;
     let mut found = None;
     for extension in extensions.flatten() {

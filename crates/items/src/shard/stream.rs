@@ -7,7 +7,7 @@ use std::rc::Rc;
 
 use super::member::{self, Found};
 use super::sample::Sample;
-use super::{Broken, Each, empty, unmarked, words};
+use super::{BLOCK, Broken, Each, empty, unmarked, words};
 use crate::escape;
 use crate::packed::{Packing, Unpacked};
 use crate::problem::Stop;
@@ -24,6 +24,8 @@ impl Read for Shared {
 /// A member that was begun and may turn out to be cut.
 struct Begun {
     found: Option<Found>,
+    /// Where its headers begin.
+    start: u64,
     end: u64,
 }
 
@@ -59,14 +61,15 @@ pub(super) fn read_members(
             }
             (members, end) = (members + 1, member.end);
             if let Some(Found { name, place }) = member.found {
-                sample.take(name, place, each)?;
+                sample.take(name, place, member.start, each)?;
             }
         }
         match entry {
             None => break,
             Some(Ok(mut entry)) => {
                 drop(read);
-                begun = Some(Begun { end: member::end(&entry), found: member::look(&mut entry) });
+                let start = end.next_multiple_of(BLOCK);
+                begun = Some(Begun { start, end: member::end(&entry), found: member::look(&mut entry) });
             }
             Some(Err(_)) if members > 0 && !read.has_failed() && read.is_zero_from(end) => {
                 return Ok(unmarked(read.position(), end, members));

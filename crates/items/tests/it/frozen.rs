@@ -212,18 +212,42 @@ fn a_broken_shard_is_no_change_until_it_is_mended() {
     assert_eq!(told, ["d/s.tar: 2 items when the run began, 3 now, or in other places"]);
 }
 
-/// What a list of before this version says of a shard, which a resume compares with.
+/// A list of before it was noted where samples begin: it is read, and a resume compares with it.
 #[test]
-fn a_shard_with_one_image_a_key_is_frozen_as_ever() {
+fn a_list_of_an_older_gpulane_is_read_and_compared_as_ever() {
+    const OLD: &str =
+        "m\ts.tar/a.jpg\t0\t1536\t4\nm\ts.tar/b.json\t0\t2560\t2\nm\ts.tar/d/c.txt\t0\t3584\t1\n";
     let scene = Scene::new(&[]);
     scene.write("s.tar", tar(&[("a.cls", b"3"), ("a.jpg", b"JPEG"), ("b.json", b"{}"), ("d/c.txt", b"c")]));
+    assert!(scene.freeze(&["s.tar"]).unwrap().knows_samples());
+    let (list, meta) = (scene.out().join("items.list"), scene.out().join("items.json"));
+    fs::write(&list, format!("gpulane items 1\n{OLD}")).unwrap();
+    let mut old: serde_json::Value = serde_json::from_slice(&fs::read(&meta).unwrap()).unwrap();
+    old["version"] = 1.into();
+    old["list"]["bytes"] = (16 + OLD.len()).into();
+    old["list"]["crc"] = crc32fast::hash(OLD.as_bytes()).into();
+    old["archives"][0]["digest"] = 2_153_382_844_u64.into();
+    fs::write(&meta, old.to_string()).unwrap();
+    let Opened::List(opened) = gpulane_items::open(&scene.out()).unwrap() else { panic!("not opened") };
+    assert!(!opened.knows_samples());
+    let place = Place::Member { archive: 0, offset: 1536, bytes: 4, before: None };
+    assert_eq!(opened.get(0).unwrap().place, place);
+    touch(&scene, "s.tar");
+    assert_eq!(changed(&scene, &["s.tar"]), Vec::<String>::new(), "touched, but the same items");
+    scene.write("s.tar", tar(&[("a.jpg", b"JPEG"), ("b.json", b"{}"), ("d/c.txt", b"c")]));
+    assert_eq!(changed(&scene, &["s.tar"]), ["s.tar: 3 items when the run began, 3 now, or in other places"]);
+}
+
+#[test]
+fn where_samples_begin_is_frozen_and_compared() {
+    let scene = Scene::new(&[]);
+    scene.write("s.tar", tar(&[("a.cls", b"3"), ("a.jpg", b"JPEG"), ("b.json", b"{}")]));
     scene.freeze(&["s.tar"]).unwrap();
     let list = fs::read_to_string(scene.out().join("items.list")).unwrap();
-    let wanted = "gpulane items 1\nm\ts.tar/a.jpg\t0\t1536\t4\nm\ts.tar/b.json\t0\t2560\t2\nm\ts.tar/d/c.txt\t0\t3584\t1\n";
-    assert_eq!(list, wanted);
-    let meta: serde_json::Value =
-        serde_json::from_slice(&fs::read(scene.out().join("items.json")).unwrap()).unwrap();
-    assert_eq!(meta["archives"][0]["digest"], 2_153_382_844_u64, "{meta}");
+    assert_eq!(list, "gpulane items 1\nm\ts.tar/a.jpg\t0\t1536\t4\t1536\nm\ts.tar/b.json\t0\t2560\t2\t512\n");
+    // The same items at the same places, but what stood before the first was made another sample.
+    scene.write("s.tar", tar(&[("0.cls", b"3"), ("a.jpg", b"JPEG"), ("b.json", b"{}")]));
+    assert_eq!(changed(&scene, &["s.tar"]).len(), 1);
 }
 
 type Change = fn(&Scene);

@@ -21,7 +21,7 @@ pub(crate) fn tar(members: &[(&str, &[u8])]) -> Vec<u8> {
 
 /// What the item's place holds.
 fn content(list: &ItemList, item: &Item) -> Vec<u8> {
-    let Place::Member { archive, offset, bytes } = item.place else { panic!("{item:?}") };
+    let Place::Member { archive, offset, bytes, .. } = item.place else { panic!("{item:?}") };
     let file = fs::File::open(&list.archives()[archive as usize]).unwrap();
     let mut data = vec![0; usize::try_from(bytes).unwrap()];
     file.read_exact_at(&mut data, offset).unwrap();

@@ -63,9 +63,12 @@ fn load(trial: Trial) -> Result<(), String> {
     let path = trial.path;
     let encoded = match trial.part {
         Part::Whole => read_alone(&Place::File(path), &[], &[], Path::new("")),
-        Part::Member { offset, bytes } => {
-            read_alone(&Place::Member { archive: 0, offset, bytes }, &[path], &[], Path::new(""))
-        }
+        Part::Member { offset, bytes } => read_alone(
+            &Place::Member { archive: 0, offset, bytes, before: None },
+            &[path],
+            &[],
+            Path::new(""),
+        ),
         Part::Row { row, data, beside, base } => {
             let table = Table { file: path, data, path: beside };
             read_alone(&Place::Row { table: 0, row }, &[], &[table], &base)
@@ -116,7 +119,7 @@ fn crashes(item: &Item, begun: &Begun) -> Option<i32> {
     let list = &begun.task.list;
     let (path, part) = match &item.place {
         Place::File(path) => (path, Part::Whole),
-        Place::Member { archive, offset, bytes } => {
+        Place::Member { archive, offset, bytes, .. } => {
             (list.archives().get(*archive as usize)?, Part::Member { offset: *offset, bytes: *bytes })
         }
         Place::Row { table, row } => {

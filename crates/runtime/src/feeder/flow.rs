@@ -8,7 +8,7 @@ use gpulane_decode::Limits;
 use gpulane_feed::loaders::{InHand, Loaders, Outside, Setup, Told};
 use gpulane_feed::ring::{Geometry, Ring, budget, decoding_budget};
 use gpulane_feed::wire::ToWorker;
-use gpulane_model::{Bytes, Decode, MapStage, Millis, NanPolicy};
+use gpulane_model::{Bytes, Decode, MapStage, Members, Millis, NanPolicy};
 use serde_json::{Map, Value};
 
 use super::careful::DECODE;
@@ -27,6 +27,10 @@ const TEXT: u64 = 16 << 10;
 /// The least and the most of a slot where sizes differ: one large image must fit.
 const LEAST_SLOT: u64 = 64 << 20;
 const MOST_SLOT: u64 = 192 << 20;
+/// What the members of an item take on average, and the least and the most of a slot that is set apart for them where items have one size.
+const MEMBERS: u64 = 16 << 10;
+const LEAST_MEMBERS: u64 = 4 << 20;
+const MOST_MEMBERS: u64 = 64 << 20;
 /// Between two looks at the share left to the device.
 const LOOK: Duration = Duration::from_millis(700);
 
@@ -39,6 +43,8 @@ pub(super) struct Abilities {
     /// What its class asks for.
     pub(super) decode: Option<String>,
     /// Likewise.
+    pub(super) members: Option<Vec<String>>,
+    /// Likewise.
     pub(super) batch: Option<u32>,
     /// It has its own `load`.
     pub(super) load: bool,
@@ -48,36 +54,49 @@ pub(super) struct Abilities {
 pub(super) fn ring_frame(
     ring: &Ring,
     decode: Decode,
+    members: Members,
     nan: NanPolicy,
     args: Map<String, Value>,
     limit: Option<Millis>,
 ) -> ToWorker {
     let Geometry { slots, slot_bytes, capacity } = ring.geometry();
     let item_timeout = limit.map(Millis::as_seconds);
-    ToWorker::Ring { slots, slot_bytes, capacity, decode, nan, args, item_timeout }
+    ToWorker::Ring { slots, slot_bytes, capacity, decode, members, nan, args, item_timeout }
 }
 
 /// The ring of a map: batches of at most what was asked for, by the map or otherwise, and of at most so many items as are left to do.
-/// `planes`: pictures come in sizes of their own.
+/// `planes`: pictures come in sizes of their own; `members`: members of samples go with them.
 fn geometry_for(
     map: &MapStage,
     workers: u32,
     (asked, items): (Option<u32>, u64),
     decode: Decode,
-    planes: bool,
+    (planes, members): (bool, bool),
 ) -> Result<Geometry, String> {
     let item_bytes = decode.item_bytes().filter(|_| !planes);
     let allowed = budget(map.ring)?;
+    let beside = |items: u32| {
+        let some = (MEMBERS * u64::from(items)).clamp(LEAST_MEMBERS, MOST_MEMBERS);
+        let share = allowed / (4 * (u64::from(workers) + 1));
+        if members && item_bytes.is_some() { some.min(share) } else { 0 }
+    };
     let most = asked.unwrap_or_else(|| most_batch(allowed, workers, item_bytes).min(reachable(items)));
     let most = u32::try_from(items.max(1)).map_or(most, |items| most.min(items));
-    let useful = map.ring.map_or_else(|| useful(workers, (most, items), decode, item_bytes), |_| u64::MAX);
-    Geometry::plan(allowed.min(useful), workers, most, item_bytes)
+    let useful = map.ring.map_or_else(
+        || {
+            let without = useful(workers, (most, items), decode, item_bytes);
+            without.saturating_add(beside(most).saturating_mul(slots(workers, most)))
+        },
+        |_| u64::MAX,
+    );
+    Geometry::plan(allowed.min(useful), workers, most, item_bytes, beside(most))
 }
 
 /// The memory a map's ring will take at most, for so many workers and items; the error is for a person.
 pub fn ring_bytes(map: &MapStage, workers: u32, items: u64, decode: Decode) -> Result<u64, String> {
     let asked = (map.batch, items);
-    let of = |planes| geometry_for(map, workers, asked, decode, planes).map(|ring| ring.bytes());
+    let members = map.members.as_ref().is_some_and(|members| !members.is_none());
+    let of = |planes| geometry_for(map, workers, asked, decode, (planes, members)).map(|ring| ring.bytes());
     // Whether pictures are finished on the GPU is known only when a worker is there.
     let planes = if decode.is_finished_by_workers() { of(true)? } else { 0 };
     Ok(of(false)?.max(planes))
@@ -93,6 +112,8 @@ pub(super) struct Flow {
     pub(super) share: Option<Share>,
     /// How items are decoded.
     pub(super) decode: Decode,
+    /// Which members of its sample go with an item.
+    pub(super) members: Members,
     /// Threads that load.
     pub(super) threads: u32,
     /// Processes that load what gpulane does not decode.
@@ -134,6 +155,7 @@ impl Hub {
     pub(super) fn start_flow(&mut self, ready: &Abilities) -> Result<(), String> {
         let map = &self.task.map;
         let decode = self.decode_for(ready)?;
+        let members = self.members_for(ready)?;
         let planes = decode.is_finished_by_workers() && ready.accepts.iter().any(|kind| kind == "planes");
         let on_device = planes && ready.accepts.iter().any(|kind| kind == "jpeg");
         let threads = map.threads.unwrap_or_else(cores).clamp(1, 256);
@@ -141,7 +163,7 @@ impl Hub {
         let asked = map.batch.or(ready.batch);
         let settled = self.tally.rows_before + self.tally.failed_before;
         let left = self.task.list.len().saturating_sub(settled);
-        let geometry = geometry_for(map, workers, (asked, left), decode, planes)?;
+        let geometry = geometry_for(map, workers, (asked, left), decode, (planes, !members.is_none()))?;
         let ring_made = Ring::new(geometry).map_err(|error| {
             format!("cannot make a ring of {}: {error}; write a smaller --ring", Bytes(geometry.bytes()))
         })?;
@@ -164,6 +186,7 @@ impl Hub {
         let setup = Setup {
             ring: Arc::clone(&ring_made),
             decode,
+            members: members.clone(),
             limits: Limits { max_memory: decoding_budget(geometry.bytes()), ..Limits::default() },
             damaged: map.damaged,
             threads,
@@ -188,11 +211,12 @@ impl Hub {
             format!("cannot start the threads that load: {error}{hint}")
         })?;
         loaders.set_workers(workers);
-        self.say_how(decode, threads, &geometry, planes, on_device, ready);
+        self.say_how((decode, &members), threads, &geometry, (planes, on_device), ready);
         self.begin_figures();
         let share = on_device.then(Share::default);
         let looked = (Instant::now(), 0.0, 0.0);
-        self.flow = Some(Flow { ring: ring_made, loaders, size, share, decode, threads, outside, looked });
+        let ring = ring_made;
+        self.flow = Some(Flow { ring, loaders, size, share, decode, members, threads, outside, looked });
         Ok(())
     }
 
@@ -208,13 +232,29 @@ impl Hub {
         }
     }
 
+    /// As asked; otherwise as the model's class says; otherwise none.
+    fn members_for(&self, ready: &Abilities) -> Result<Members, String> {
+        let members = match (&self.task.map.members, &ready.members) {
+            (Some(asked), _) => asked.clone(),
+            (None, Some(words)) => {
+                Members::parse(words).map_err(|error| format!("the model's `members`: {error}"))?
+            }
+            (None, None) => Members::None,
+        };
+        if !members.is_none() && !self.task.list.knows_samples() {
+            return Err("the list of items was made by an older gpulane, which did not note where samples begin, so that `members` cannot be \
+                        found; start a new map into another --out"
+                .to_owned());
+        }
+        Ok(members)
+    }
+
     fn say_how(
         &self,
-        decode: Decode,
+        (decode, members): (Decode, &Members),
         threads: u32,
         geometry: &Geometry,
-        planes: bool,
-        on_device: bool,
+        (planes, on_device): (bool, bool),
         ready: &Abilities,
     ) {
         let finish = match (planes, on_device) {
@@ -224,8 +264,13 @@ impl Hub {
         };
         let decoders =
             if threads == 1 { "1 thread decodes".to_owned() } else { format!("{threads} threads decode") };
+        let beside = match members {
+            Members::None => String::new(),
+            Members::All => ", with all members of their samples,".to_owned(),
+            Members::Named(named) => format!(", with the members {} of their samples,", named.join(", ")),
+        };
         self.telling.note(format!(
-            "{decoders} `{decode}`{finish} into a ring of {} slots of at most {}, {} in all; the model is on {}",
+            "{decoders} `{decode}`{finish}{beside} into a ring of {} slots of at most {}, {} in all; the model is on {}",
             geometry.slots,
             Bytes(geometry.slot_bytes),
             Bytes(geometry.bytes()),

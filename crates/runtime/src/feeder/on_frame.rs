@@ -41,8 +41,8 @@ impl Hub {
                 let args = self.task.map.args.clone();
                 self.send(id, &ToWorker::Setup { args });
             }
-            FromWorker::Ready { device, accepts, decode, batch, load, .. } => {
-                self.on_ready(id, &Abilities { device, accepts, decode, batch, load });
+            FromWorker::Ready { device, accepts, decode, members, batch, load, .. } => {
+                self.on_ready(id, &Abilities { device, accepts, decode, members, batch, load });
             }
             FromWorker::SetupFailed { error, .. } => self.on_setup_failed(id, &error),
             FromWorker::Began { batch, count } => self.on_began(id, BatchId(batch), count),
@@ -66,7 +66,8 @@ impl Hub {
         }
         let (Some(flow), Some(worker)) = (&self.flow, self.workers.get_mut(&id)) else { return };
         let map = &self.task.map;
-        let frame = ring_frame(&flow.ring, flow.decode, map.nan, Map::new(), map.item_timeout);
+        let frame =
+            ring_frame(&flow.ring, flow.decode, flow.members.clone(), map.nan, Map::new(), map.item_timeout);
         if worker.send_with_fd(&frame, flow.ring.fd()).is_err() {
             return self.on_gone(id);
         }

@@ -17,7 +17,7 @@ use gpulane_decode::{Element, Form, Kind};
 use gpulane_feed::loaders::{Outside, OutsideAnswer, Told};
 use gpulane_feed::ring::Ring;
 use gpulane_feed::wire::{self, FrameReader, FromWorker, ToWorker};
-use gpulane_model::{Millis, NanPolicy, START_SCRIPT, env_vars};
+use gpulane_model::{Members, Millis, NanPolicy, START_SCRIPT, env_vars};
 use rustix::process::{Pid, Signal};
 
 use super::begin::Task;
@@ -88,7 +88,7 @@ impl LoaderPool {
         news: SyncSender<Told>,
     ) -> Self {
         let limit = task.map.item_timeout;
-        let frame = ring_frame(&ring, decode, NanPolicy::Keep, task.map.args.clone(), limit);
+        let frame = ring_frame(&ring, decode, Members::None, NanPolicy::Keep, task.map.args.clone(), limit);
         let hang = task.stage.hang.map(|hang| hang.after.duration());
         Self {
             model: task.map.model.clone(),
