@@ -4,12 +4,10 @@ cause it, and out of memory means fewer items at once."""
 from __future__ import annotations
 
 import contextlib
-import os
-import sys
-import traceback
 from typing import Any, Dict, List, Optional, Set, Tuple
 
 from ._batches import Ready
+from ._errors import is_out_of_memory, place_of, reason_of, say, shown
 from ._results import ResultError, Table, rows_of
 from ._ring import Batch
 
@@ -19,7 +17,6 @@ GOOD_CALLS = 20
 """After so many calls without running out of memory a little more is tried."""
 
 GROWTH = 1.25
-PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 class Broken(Exception):
@@ -202,14 +199,12 @@ class Caller:
         """Says what happened, and adjusts to it. The reason for `failed`."""
         reason = reason_of(error)
         if self._backend.is_broken():
-            traceback.print_exception(type(error), error, error.__traceback__)
+            say(shown(error))
             raise Broken(reason) from None
         kind = (type(error).__name__, place_of(error))
         if kind not in self._seen:
             self._seen.add(kind)
-            print(f"gpulane: with {count} items predict_batch failed (told once for this place):", file=sys.stderr)
-            traceback.print_exception(type(error), error, error.__traceback__)
-            sys.stderr.flush()
+            say(f"gpulane: with {count} items predict_batch failed (told once for this place):\n{shown(error)}")
         # Its frames hold the batch, and so the memory that is needed now.
         error.__traceback__ = None
         for ready in outcome.ready:
@@ -219,31 +214,3 @@ class Caller:
             self._limit.ran_out(count)
             self._backend.free()
         return reason
-
-
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether fewer items could help."""
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-        return True
-    text = str(error)
-    signs = ("out of memory", "CUDA_ERROR_OUT_OF_MEMORY", "cudaErrorMemoryAllocation", "CUBLAS_STATUS_ALLOC_FAILED")
-    return isinstance(error, RuntimeError) and any(sign in text for sign in signs)
-
-
-def reason_of(error: BaseException) -> str:
-    """`ValueError: what it says (model.py:12)`, in one line."""
-    if isinstance(error, ResultError):
-        return str(error)
-    lines = traceback.format_exception_only(type(error), error)
-    text = " ".join("".join(lines[-1:]).split())
-    where = place_of(error)
-    text = text if len(text) <= 1000 else text[:999] + "…"
-    return f"{text} ({where})" if where else text
-
-
-def place_of(error: BaseException) -> str:
-    """The innermost line of the model's own code: of its folder, or else of what is neither Python's nor installed."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(PACKAGE)]
-    own = [f for f in frames if "site-packages" not in f.filename and not f.filename.startswith((sys.base_prefix, "<"))]
-    chosen = (own or frames)[-1:]
-    return f"{os.path.basename(chosen[0].filename)}:{chosen[0].lineno}" if chosen else ""

@@ -8,7 +8,8 @@ import unittest
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
-from gpulane._calls import Limit, is_out_of_memory
+from gpulane._calls import Limit
+from gpulane._errors import is_out_of_memory
 from gpulane._results import ResultError, Table, rows_of
 from gpulane._wire import Frame
 
