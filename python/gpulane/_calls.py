@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 
 from ._batches import Ready
 from ._errors import is_out_of_memory, place_of, reason_of, say, shown
-from ._results import ResultError, Table, rows_of
+from ._results import ResultError, ReturnedTuple, Table, rows_of
 from ._ring import Batch
 
 __all__ = ["Around", "Broken", "Caller", "Outcome"]
@@ -106,7 +106,9 @@ class Caller:
                     outcome.table.fail(at, reason)
                 return outcome
             except Exception as error:
-                self._noted(error, batch.count, outcome)
+                reason = self._noted(error, batch.count, outcome)
+                if isinstance(error, ReturnedTuple):
+                    return _refused(batch, reason, outcome)
                 again = not is_out_of_memory(error)
         else:
             again = False
@@ -133,6 +135,9 @@ class Caller:
                 self._limit.went_well(end - start, batch.count)
             except Exception as error:
                 reason = self._noted(error, end - start, outcome)
+                if isinstance(error, ReturnedTuple):
+                    _refused(batch, reason, outcome)
+                    return
                 if isinstance(error, ResultError) and end - start > 1 and not may_retry:
                     miscounted = miscounted or reason
                 todo.extend(self._next_try(start, end, may_retry, is_out_of_memory(error)))
@@ -214,3 +219,12 @@ class Caller:
             self._limit.ran_out(count)
             self._backend.free()
         return reason
+
+
+def _refused(batch: Batch, reason: str, outcome: Outcome) -> Outcome:
+    """Nothing of the batch is kept: what the model returns for some of it would be as wrong, and could look right."""
+    outcome.table = Table([None] * batch.count, batch.count, False)
+    outcome.failed, outcome.certain = dict.fromkeys(range(batch.count), reason), True
+    for at in outcome.failed:
+        outcome.table.fail(at, reason)
+    return outcome

@@ -299,6 +299,16 @@ class Failures(WithAWorker):
         self.assertIn("predict_batch returned 1 results for 2 items", feeder.said())
         self.assertEqual((answer.head["count"], answer.head["columns"]), (0, []))
 
+    def test_a_tuple_is_refused_whatever_its_length(self) -> None:
+        feeder = self.worker("def Model(batch): return [1.5] * len(batch), [2.5] * len(batch)")
+        feeder.start("text")
+        for number, texts in enumerate((["a"], ["a", "b"], ["a", "b", "c", "d"])):
+            answer = feeder.work(*texts, batch=number)
+            self.assertEqual(set(answer.failed), set(range(len(texts))))
+            for words in ("a tuple of 2", "a list with one result per item", '{"logits": logits'):
+                self.assertIn(words, answer.failed[0])
+            self.assertTrue(answer.head["certain"], "no fresh worker would help")
+
     def test_an_exception_that_cannot_be_shown_fails_its_item_alone(self) -> None:
         for words in ("raise ValueError('no str')", "raise SystemExit(0)", "return None"):
             with self.subTest(words):
