@@ -4,12 +4,14 @@ cause it, and out of memory means fewer items at once."""
 from __future__ import annotations
 
 import contextlib
+import os
 from typing import Any, Dict, List, Optional, Set, Tuple
 
 from ._batches import Ready
 from ._errors import is_out_of_memory, place_of, reason_of, say, shown
 from ._results import ResultError, ReturnedTuple, Table, rows_of
 from ._ring import Batch
+from ._wire import Forked
 
 __all__ = ["Around", "Broken", "Caller", "Outcome"]
 
@@ -91,6 +93,7 @@ class Caller:
         self._nan_fails = nan_fails
         self._around = around
         self._limit = Limit()
+        self._pid = os.getpid()
         self._seen: Set[Tuple[str, str]] = set()
 
     def work(self, batch: Batch, ready: Optional[Ready]) -> Outcome:
@@ -187,11 +190,28 @@ class Caller:
             self._around.begin(batch.id, end - start)
         ready.begin()
         try:
-            return self._model.predict_batch(ready.given)
+            return self._predicted(ready.given)
         finally:
-            ready.end()
-            if self._around is not None:
-                self._around.end()
+            if os.getpid() == self._pid:
+                ready.end()
+                if self._around is not None:
+                    self._around.end()
+
+    def _predicted(self, given: Any) -> Any:
+        """What the model returns. A process that it has forked does not go on as a worker: it ends."""
+        try:
+            results = self._model.predict_batch(given)
+        except SystemExit:
+            raise
+        except BaseException as error:
+            if os.getpid() == self._pid:
+                raise
+            say(shown(error))
+            raise Forked(1) from None
+        if os.getpid() != self._pid:
+            say("gpulane: a process forked by predict_batch came back from it; it ends, its results are not used\n")
+            raise Forked(1)
+        return results
 
     def _give_samples(self, batch: Batch, start: int, end: int, ready: Ready) -> None:
         """Fresh ones for every call: what the model does to them is gone when the call is repeated."""

@@ -146,7 +146,9 @@ class _Session:
             self._connection.shut()  # Wakes the threads that receive and send.
             raise
         finally:
-            if self.is_broken:
+            if not self._connection.is_ours:
+                pass  # Forked by the model: what is here is its parent's, and goes on there.
+            elif self.is_broken:
                 keep_until_exit(self)  # What it holds on the GPU cannot be freed.
             else:
                 self._end()
@@ -167,6 +169,8 @@ class _Session:
         except Terminated:
             raise
         except (Exception, SystemExit) as error:  # Whatever a user's code may raise.
+            if not self._connection.is_ours:
+                raise  # In a process that it has forked.
             text = shown(error)
             say(text)
             self._connection.send("setup_failed", error=last_line_of(error), traceback=text)

@@ -340,6 +340,27 @@ class Failures(WithAWorker):
         self.assertLess(len(said), 20_000)
         self.assertRegex(said, "characters left out")
 
+    def test_a_forked_process_does_not_speak_for_its_parent(self) -> None:
+        for child in ("sys.exit(0)", "raise ValueError('in the child')", "return ['the child']", "os._exit(0)"):
+            with self.subTest(child):
+                feeder = self.worker(
+                    f"""
+                    import os, sys
+                    def Model(batch):
+                        child = os.fork()
+                        if child == 0:
+                            {child}
+                        os.waitpid(child, 0)
+                        return [text.upper() for text in batch]
+                    """
+                )
+                feeder.start("text")
+                for number in range(3):
+                    answer = feeder.work("a", "b", batch=number)
+                    self.assertEqual((answer.result, answer.failed), (["A", "B"], {}))
+                feeder.send("bye")
+                self.assertEqual(feeder.process.wait(30), 0)
+
     def test_what_cannot_be_written_fails_alone(self) -> None:
         feeder = self.worker(
             "def Model(batch): return [object() if t == 'o' else b'x' if t == 'b' else t for t in batch]"
