@@ -5,13 +5,13 @@ from __future__ import annotations
 
 import contextlib
 import os
-import sys
-import traceback
 from typing import Any, Dict, List, Optional, Set, Tuple
 
 from ._batches import Ready
-from ._results import ResultError, Table, rows_of
+from ._errors import is_out_of_memory, place_of, reason_of, say, shown
+from ._results import ResultError, ReturnedTuple, Table, rows_of
 from ._ring import Batch
+from ._wire import Forked
 
 __all__ = ["Around", "Broken", "Caller", "Outcome"]
 
@@ -19,7 +19,6 @@ GOOD_CALLS = 20
 """After so many calls without running out of memory a little more is tried."""
 
 GROWTH = 1.25
-PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
 
 
 class Broken(Exception):
@@ -94,6 +93,7 @@ class Caller:
         self._nan_fails = nan_fails
         self._around = around
         self._limit = Limit()
+        self._pid = os.getpid()
         self._seen: Set[Tuple[str, str]] = set()
 
     def work(self, batch: Batch, ready: Optional[Ready]) -> Outcome:
@@ -109,7 +109,9 @@ class Caller:
                     outcome.table.fail(at, reason)
                 return outcome
             except Exception as error:
-                self._noted(error, batch.count, outcome)
+                reason = self._noted(error, batch.count, outcome)
+                if isinstance(error, ReturnedTuple):
+                    return _refused(batch, reason, outcome)
                 again = not is_out_of_memory(error)
         else:
             again = False
@@ -136,6 +138,9 @@ class Caller:
                 self._limit.went_well(end - start, batch.count)
             except Exception as error:
                 reason = self._noted(error, end - start, outcome)
+                if isinstance(error, ReturnedTuple):
+                    _refused(batch, reason, outcome)
+                    return
                 if isinstance(error, ResultError) and end - start > 1 and not may_retry:
                     miscounted = miscounted or reason
                 todo.extend(self._next_try(start, end, may_retry, is_out_of_memory(error)))
@@ -185,11 +190,28 @@ class Caller:
             self._around.begin(batch.id, end - start)
         ready.begin()
         try:
-            return self._model.predict_batch(ready.given)
+            return self._predicted(ready.given)
         finally:
-            ready.end()
-            if self._around is not None:
-                self._around.end()
+            if os.getpid() == self._pid:
+                ready.end()
+                if self._around is not None:
+                    self._around.end()
+
+    def _predicted(self, given: Any) -> Any:
+        """What the model returns. A process that it has forked does not go on as a worker: it ends."""
+        try:
+            results = self._model.predict_batch(given)
+        except SystemExit:
+            raise
+        except BaseException as error:
+            if os.getpid() == self._pid:
+                raise
+            say(shown(error))
+            raise Forked(1) from None
+        if os.getpid() != self._pid:
+            say("gpulane: a process forked by predict_batch came back from it; it ends, its results are not used\n")
+            raise Forked(1)
+        return results
 
     def _give_samples(self, batch: Batch, start: int, end: int, ready: Ready) -> None:
         """Fresh ones for every call: what the model does to them is gone when the call is repeated."""
@@ -202,14 +224,12 @@ class Caller:
         """Says what happened, and adjusts to it. The reason for `failed`."""
         reason = reason_of(error)
         if self._backend.is_broken():
-            traceback.print_exception(type(error), error, error.__traceback__)
+            say(shown(error))
             raise Broken(reason) from None
         kind = (type(error).__name__, place_of(error))
         if kind not in self._seen:
             self._seen.add(kind)
-            print(f"gpulane: with {count} items predict_batch failed (told once for this place):", file=sys.stderr)
-            traceback.print_exception(type(error), error, error.__traceback__)
-            sys.stderr.flush()
+            say(f"gpulane: with {count} items predict_batch failed (told once for this place):\n{shown(error)}")
         # Its frames hold the batch, and so the memory that is needed now.
         error.__traceback__ = None
         for ready in outcome.ready:
@@ -221,29 +241,10 @@ class Caller:
         return reason
 
 
-def is_out_of_memory(error: BaseException) -> bool:
-    """Whether fewer items could help."""
-    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":
-        return True
-    text = str(error)
-    signs = ("out of memory", "CUDA_ERROR_OUT_OF_MEMORY", "cudaErrorMemoryAllocation", "CUBLAS_STATUS_ALLOC_FAILED")
-    return isinstance(error, RuntimeError) and any(sign in text for sign in signs)
-
-
-def reason_of(error: BaseException) -> str:
-    """`ValueError: what it says (model.py:12)`, in one line."""
-    if isinstance(error, ResultError):
-        return str(error)
-    lines = traceback.format_exception_only(type(error), error)
-    text = " ".join("".join(lines[-1:]).split())
-    where = place_of(error)
-    text = text if len(text) <= 1000 else text[:999] + "…"
-    return f"{text} ({where})" if where else text
-
-
-def place_of(error: BaseException) -> str:
-    """The innermost line of the model's own code: of its folder, or else of what is neither Python's nor installed."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if not frame.filename.startswith(PACKAGE)]
-    own = [f for f in frames if "site-packages" not in f.filename and not f.filename.startswith((sys.base_prefix, "<"))]
-    chosen = (own or frames)[-1:]
-    return f"{os.path.basename(chosen[0].filename)}:{chosen[0].lineno}" if chosen else ""
+def _refused(batch: Batch, reason: str, outcome: Outcome) -> Outcome:
+    """Nothing of the batch is kept: what the model returns for some of it would be as wrong, and could look right."""
+    outcome.table = Table([None] * batch.count, batch.count, False)
+    outcome.failed, outcome.certain = dict.fromkeys(range(batch.count), reason), True
+    for at in outcome.failed:
+        outcome.table.fail(at, reason)
+    return outcome

@@ -8,12 +8,12 @@ import queue
 import sys
 import threading
 import time
-import traceback
 from typing import Any, Callable, Dict, NamedTuple, Optional, Union
 
 from ._batches import Ready
 from ._calls import Around, Broken, Caller, Outcome
 from ._device import choose, expect
+from ._errors import last_line_of, say, shown
 from ._leaving import TERMINATED, Terminated, begin_leaving, is_leaving, keep_until_exit
 from ._model import asked_members, load_model
 from ._overdue import Watch, limit_of
@@ -59,7 +59,7 @@ class Worker:
             except ConnectionError as error:
                 if session.is_broken:
                     raise Broken(str(error)) from None
-                print(f"gpulane: lost the feeder ({error}); connecting again", file=sys.stderr, flush=True)
+                say(f"gpulane: lost the feeder ({error}); connecting again\n")
             finally:
                 connection.close()
 
@@ -146,7 +146,9 @@ class _Session:
             self._connection.shut()  # Wakes the threads that receive and send.
             raise
         finally:
-            if self.is_broken:
+            if not self._connection.is_ours:
+                pass  # Forked by the model: what is here is its parent's, and goes on there.
+            elif self.is_broken:
                 keep_until_exit(self)  # What it holds on the GPU cannot be freed.
             else:
                 self._end()
@@ -167,11 +169,11 @@ class _Session:
         except Terminated:
             raise
         except (Exception, SystemExit) as error:  # Whatever a user's code may raise.
-            text = traceback.format_exc()
-            sys.stderr.write(text)
-            sys.stderr.flush()
-            last = "".join(traceback.format_exception_only(type(error), error)).strip()
-            self._connection.send("setup_failed", error=last, traceback=text)
+            if not self._connection.is_ours:
+                raise  # In a process that it has forked.
+            text = shown(error)
+            say(text)
+            self._connection.send("setup_failed", error=last_line_of(error), traceback=text)
             return False
         tell_ready()
         self._connection.send("ready", **about)
@@ -352,7 +354,7 @@ class _Outgoing:
             except OSError:
                 self._connection.shut()  # The receiving thread notices, and the worker connects again.
             except Exception as error:
-                traceback.print_exc()
+                say(shown(error))
                 keep_until_exit(error, done)
                 self._on_broken()
                 return
@@ -410,4 +412,4 @@ def tell_ready() -> None:
         try:
             os.close(os.open(os.path.join(folder, "ready"), os.O_WRONLY | os.O_CREAT, 0o600))
         except OSError as error:
-            print(f"gpulane: cannot write {folder}/ready: {error.strerror}", file=sys.stderr)
+            say(f"gpulane: cannot write {folder}/ready: {error.strerror}\n")

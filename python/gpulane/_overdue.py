@@ -11,6 +11,8 @@ import traceback
 from types import FrameType
 from typing import Any, Callable, Dict, Optional
 
+from ._errors import say
+
 __all__ = ["Watch", "limit_of"]
 
 PACKAGE = os.path.dirname(os.path.abspath(__file__)) + os.sep
@@ -75,9 +77,8 @@ def _shown(frame: Optional[FrameType]) -> str:
     if frame is None:
         return "an unknown place"
     frames = [one for one in traceback.extract_stack(frame) if not one.filename.startswith(PACKAGE)]
-    print("gpulane: the model did not come back in time; it is at:", file=sys.stderr)
-    sys.stderr.write("".join(traceback.format_list(frames)))
-    sys.stderr.flush()
+    stack = "".join(traceback.format_list(frames))
+    say(f"gpulane: the model did not come back in time; it is at:\n{stack}")
     places = [f"{os.path.basename(one.filename)}:{one.lineno} in {one.name}" for one in reversed(frames)]
     places = [place for place in places if not place.startswith("_start.py:")]
     return ", called from ".join(places[:SHOWN]) or "an unknown place"

@@ -13,7 +13,7 @@ from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Se
 from ._arrays import ArrayError, Fetched, Fetching, fetch, is_array, joined, of_one_type, rows, stacked
 from ._plain import dumps, has_nan, has_odd_keys, key_of, kind_of, plain, text_of
 
-__all__ = ["Answer", "ResultError", "Table", "rows_of"]
+__all__ = ["Answer", "ResultError", "ReturnedTuple", "Table", "rows_of"]
 
 BYTES_OF = {"f32": 4, "f64": 8, "i8": 1, "i16": 2, "i32": 4, "i64": 8, "u8": 1, "u16": 2, "u32": 4, "u64": 8, "bool": 1}
 FLOATS = {"f32": "f", "f64": "d"}
@@ -21,6 +21,10 @@ FLOATS = {"f32": "f", "f64": "d"}
 
 class ResultError(Exception):
     """What `predict_batch` returned cannot be told apart by item."""
+
+
+class ReturnedTuple(ResultError):
+    """`predict_batch` returned a tuple: with as many items as it has members it would pass for one result each."""
 
 
 class Answer(NamedTuple):
@@ -277,10 +281,22 @@ def _sized(results: Any, count: int) -> Any:
             if len(values) != count:
                 raise ResultError(f"predict_batch returned {len(values)} values in column `{name}` for {count} items")
         return named
+    if isinstance(results, tuple):
+        raise ReturnedTuple(_about_tuple(results))
     results = _rows_or_list(results)
     if len(results) != count:
         raise ResultError(f"predict_batch returned {len(results)} results for {count} items")
     return results
+
+
+def _about_tuple(results: Tuple[Any, ...]) -> str:
+    """What was returned, and what to return."""
+    kinds = ", ".join(type(value).__name__ for value in results[:3])
+    more = ", …" if len(results) > 3 else ""
+    return (
+        f"predict_batch returned a tuple of {len(results)} ({kinds}{more}); return a list with one result per item, or "
+        'a dict with a column per key, such as {"logits": logits, "features": features}'
+    )
 
 
 def _rows_or_list(values: Any) -> Any:

@@ -12,7 +12,7 @@ import time
 from collections import deque
 from typing import Any, Deque, Dict, List, NamedTuple, Optional, Tuple
 
-__all__ = ["Connection", "Frame", "WireError", "connect", "encode", "take_frame"]
+__all__ = ["Connection", "Forked", "Frame", "WireError", "connect", "encode", "take_frame"]
 
 VERSION = 1
 MAGIC = b"GL"
@@ -31,6 +31,10 @@ ROOM_FOR_FD = socket.CMSG_SPACE(struct.calcsize("i"))
 
 class WireError(Exception):
     """The other side broke the rules of the protocol, so that the connection cannot go on."""
+
+
+class Forked(SystemExit):
+    """Ends a process that the model has forked. The connection is its parent's: it must not speak on it."""
 
 
 class Frame(NamedTuple):
@@ -85,9 +89,17 @@ class Connection:
         self._held = bytearray()
         self._fds: Deque[int] = deque()
         self._sending = threading.Lock()
+        self._pid = os.getpid()
+
+    @property
+    def is_ours(self) -> bool:
+        """Whether this process has made it, and not the one that has forked this process."""
+        return os.getpid() == self._pid
 
     def send(self, frame: str, *body: Any, **fields: Any) -> None:
         """Sends a frame; `body` are buffers, sent one after the other without being joined."""
+        if not self.is_ours:
+            raise Forked(1)
         parts = [memoryview(part).cast("B") for part in body if len(part)]
         head = encode({"frame": frame, **fields}, sum(part.nbytes for part in parts))
         with self._sending:
@@ -108,6 +120,8 @@ class Connection:
 
     def receive(self) -> Frame:
         """Waits for the next frame. `ConnectionError` when the other side is gone."""
+        if not self.is_ours:
+            raise Forked(1)
         while True:
             taken = take_frame(self._held)
             if taken is not None:
@@ -130,7 +144,10 @@ class Connection:
                 nothing.write(b".")
 
     def shut(self) -> None:
-        """Ends the connection both ways, which also wakes a thread that receives."""
+        """Ends the connection both ways, which also wakes a thread that receives. Not by a forked process: it would end
+        its parent's."""
+        if not self.is_ours:
+            return
         try:
             self._socket.shutdown(socket.SHUT_RDWR)
         except OSError:

@@ -5,10 +5,9 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 from typing import Any, Dict, List, NamedTuple, Optional, Tuple
 
-from ._calls import reason_of
+from ._errors import last_line_of, reason_of, say, shown
 from ._leaving import TERMINATED, code_of, is_leaving, leave, leave_on_sigterm
 from ._loop import arguments, identity
 from ._model import ModelError, load_model
@@ -127,10 +126,9 @@ class Loader:
             if not callable(getattr(self._model, "load", None)):
                 raise ModelError(f'{self._target} has no load(self, path), which decode = "load" needs')
         except Exception as error:  # Whatever a user's code may raise.
-            text = traceback.format_exc()
-            sys.stderr.write(text)
-            sys.stderr.flush()
-            self._connection.send("setup_failed", error=f"{type(error).__name__}: {error}", traceback=text)
+            text = shown(error)
+            say(text)
+            self._connection.send("setup_failed", error=last_line_of(error), traceback=text)
             return False
         about: Dict[str, Any] = {"device": "cpu", "framework": "none", "accepts": [], "seconds": 0.0}
         self._connection.send("ready", **about, decode=None, batch=None, load=True)
@@ -174,7 +172,7 @@ def main() -> None:
     except SystemExit as error:  # SIGTERM, or the model's own.
         code = code_of(error)
     except (ConnectionError, WireError) as error:
-        print(f"gpulane: {error}", file=sys.stderr)
+        say(f"gpulane: {error}\n")
         code = 1
     leave(code)
 

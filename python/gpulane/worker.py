@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import os
 import sys
-import traceback
 
 from ._calls import Broken
+from ._errors import say, shown
 from ._leaving import code_of, keep_until_exit, leave, leave_on_sigterm
 from ._loop import BROKEN_DEVICE, Worker
 from ._wire import WireError
@@ -28,10 +28,10 @@ def main() -> None:
     except SystemExit as error:  # SIGTERM, or the model's own.
         code = code_of(error)
     except (ConnectionError, WireError) as error:
-        print(f"gpulane: {error}", file=sys.stderr)
+        say(f"gpulane: {error}\n")
         code = 1
-    except Exception:
-        traceback.print_exc()
+    except Exception as error:
+        say(shown(error))
         code = 1
     leave(code)
 

@@ -8,7 +8,8 @@ import unittest
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
-from gpulane._calls import Limit, is_out_of_memory
+from gpulane._calls import Limit
+from gpulane._errors import is_out_of_memory
 from gpulane._results import ResultError, Table, rows_of
 from gpulane._wire import Frame
 
@@ -40,7 +41,7 @@ class Values(unittest.TestCase):
             ([1, 1 << 70], "json"),
             ([1.5, 1 << 60], "json"),
             ([[1, 2], [3, 4]], "i64"),
-            (((0.5, 1), (2, 3.5)), "json"),
+            ([(0.5, 1), (2, 3.5)], "json"),
             ([[1], [2, 3]], "i64"),
             ([[0.5], []], "f64"),
             ([None, [2, 3]], "i64"),
@@ -122,7 +123,7 @@ class Values(unittest.TestCase):
 
     def test_rows_of_pieces(self) -> None:
         self.assertEqual(rows_of({"a": [1, 2], "b": "xy".split("y")}, 2), [{"a": 1, "b": "x"}, {"a": 2, "b": ""}])
-        self.assertEqual(rows_of((1, 2), 2), [1, 2])
+        self.assertEqual(rows_of([1, 2], 2), [1, 2])
 
 
 class Limits(unittest.TestCase):

@@ -299,6 +299,68 @@ class Failures(WithAWorker):
         self.assertIn("predict_batch returned 1 results for 2 items", feeder.said())
         self.assertEqual((answer.head["count"], answer.head["columns"]), (0, []))
 
+    def test_a_tuple_is_refused_whatever_its_length(self) -> None:
+        feeder = self.worker("def Model(batch): return [1.5] * len(batch), [2.5] * len(batch)")
+        feeder.start("text")
+        for number, texts in enumerate((["a"], ["a", "b"], ["a", "b", "c", "d"])):
+            answer = feeder.work(*texts, batch=number)
+            self.assertEqual(set(answer.failed), set(range(len(texts))))
+            for words in ("a tuple of 2", "a list with one result per item", '{"logits": logits'):
+                self.assertIn(words, answer.failed[0])
+            self.assertTrue(answer.head["certain"], "no fresh worker would help")
+
+    def test_an_exception_that_cannot_be_shown_fails_its_item_alone(self) -> None:
+        for words in ("raise ValueError('no str')", "raise SystemExit(0)", "return None"):
+            with self.subTest(words):
+                feeder = self.worker(
+                    f"""
+                    import sys
+                    class Odd(RuntimeError):
+                        def __str__(self): {words}
+                        __repr__ = __str__
+                    def Model(batch):
+                        sys.stderr = None
+                        if "poison" in batch: raise Odd()
+                        return list(batch)
+                    """
+                )
+                feeder.start("text")
+                answer = feeder.work("a", "poison", "b")
+                self.assertEqual((answer.result, set(answer.failed)), (["a", "b"], {1}))
+                self.assertRegex(answer.failed[1], r"Odd.*\(model.py:8\)$")
+                self.assertIn("Odd", feeder.said())
+
+    def test_a_message_without_end_is_cut_in_the_log_and_in_the_reason(self) -> None:
+        feeder = self.worker("def Model(batch): raise ValueError('first ' + 'x\\n' * 10_000_000 + ' last')")
+        feeder.start("text")
+        answer = feeder.work("a")
+        self.assertRegex(answer.failed[0], "^ValueError: first x x x .*… .model.py:1.$")
+        self.assertLess(len(answer.failed[0]), 1100)
+        said = feeder.said()
+        self.assertLess(len(said), 20_000)
+        self.assertRegex(said, "characters left out")
+
+    def test_a_forked_process_does_not_speak_for_its_parent(self) -> None:
+        for child in ("sys.exit(0)", "raise ValueError('in the child')", "return ['the child']", "os._exit(0)"):
+            with self.subTest(child):
+                feeder = self.worker(
+                    f"""
+                    import os, sys
+                    def Model(batch):
+                        child = os.fork()
+                        if child == 0:
+                            {child}
+                        os.waitpid(child, 0)
+                        return [text.upper() for text in batch]
+                    """
+                )
+                feeder.start("text")
+                for number in range(3):
+                    answer = feeder.work("a", "b", batch=number)
+                    self.assertEqual((answer.result, answer.failed), (["A", "B"], {}))
+                feeder.send("bye")
+                self.assertEqual(feeder.process.wait(30), 0)
+
     def test_what_cannot_be_written_fails_alone(self) -> None:
         feeder = self.worker(
             "def Model(batch): return [object() if t == 'o' else b'x' if t == 'b' else t for t in batch]"

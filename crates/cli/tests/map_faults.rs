@@ -451,3 +451,47 @@ fn a_worker_that_called_done_and_crashes_is_replaced_like_any_other() {
     assert_eq!(finished.code, 3, "{finished:?}");
     assert_eq!(gpulane.rows().len(), 6, "{finished:?}");
 }
+
+#[test]
+fn a_model_that_ends_its_worker_with_code_0_costs_its_item_and_not_the_map() {
+    for leave in ["sys.exit(0)", "os._exit(0)"] {
+        let gpulane = gpulane();
+        list(&gpulane, 60);
+        let model = format!(
+            "import os, sys\ndef Model(batch):\n    if 'item-40' in batch:\n        {leave}\n    return batch\n"
+        );
+        let more = ["--decode", "value", "--batch", "4", "--workers", "1"];
+        let finished = gpulane.map(&model, &["@items.txt"], &more);
+        assert_eq!(finished.code, 3, "{finished:?}");
+        let failed = gpulane.failed_items();
+        assert_eq!(failed.len(), 1, "{failed:?}");
+        assert_eq!((failed[0].0.as_str(), gpulane.rows().len()), ("item-40", 59));
+        assert_eq!(gpulane.events_of("map_finished").len(), 1);
+        let because = gpulane.events_of("worker_restarted")[0]["because"].as_str().unwrap().to_owned();
+        assert!(because.contains("ended by itself before the map was done"), "{because}");
+        gpulane.assert_nothing_left();
+    }
+}
+
+#[test]
+fn a_plan_goes_on_behind_a_map_whose_model_ends_its_worker() {
+    let gpulane = gpulane();
+    list(&gpulane, 20);
+    let model =
+        "import sys\ndef Model(batch):\n    if 'item-7' in batch:\n        sys.exit(0)\n    return batch\n";
+    gpulane.workspace.file("model.py", model);
+    gpulane.workspace.file(
+        "plan.toml",
+        "[[stage]]\nname = \"tag\"\nmap = { model = \"model.py:Model\", input = [\"@items.txt\"], decode = \"value\", batch = 4 }\n\
+         [[stage]]\nname = \"after\"\nafter = [\"tag\"]\ngpus = 0\ncommand = [\"true\"]\n",
+    );
+    let finished = gpulane.call(&["run", "plan.toml", "--run-dir", "r", "--gpus", "none", "--lanes", "1"]);
+    assert_eq!(finished.code, 3, "{finished:?}");
+    assert_eq!(gpulane.events_of("map_finished")[0]["rows"].as_u64(), Some(19));
+    let succeeded = gpulane.events_of("job_succeeded");
+    assert!(
+        succeeded.iter().any(|event| event["job"].as_str().unwrap().starts_with("after/")),
+        "{succeeded:?}"
+    );
+    gpulane.assert_nothing_left();
+}

@@ -276,11 +276,6 @@ pub enum Timer {
         /// The try that is done.
         attempt: Attempt,
     },
-    /// The workers of a map have ended; its feeder has had the time to say how that came.
-    Feeder {
-        /// The stage.
-        stage: StageId,
-    },
     /// Starts were held back by `start_gate`; see who may start now.
     Gate,
 }

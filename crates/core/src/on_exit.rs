@@ -7,6 +7,9 @@ use crate::starts::Place;
 use crate::state::Core;
 use crate::{Effect, Remains, Timer, Trouble};
 
+/// What is said of a worker that exits well while its map goes on.
+const LEFT_EARLY: &str = "ended by itself before the map was done";
+
 /// How a process tree ended.
 pub(crate) struct End {
     pub(crate) exit: ProcessExit,
@@ -43,7 +46,7 @@ impl Core {
             Ending::Timeout | Ending::Hang | Ending::Cancelled | Ending::Stopped | Ending::Replaced
         );
         let begun = !matches!(trouble, Some(Trouble::NeverBegun(_)));
-        if (exit.success() && counts && begun)
+        if (exit.success() && counts && begun && !self.is_worker(job))
             || self.is_map_complete(job)
             || self.succeeded_at_last(job, ending, exit)
         {
@@ -51,8 +54,11 @@ impl Core {
         }
         self.peaks.remove(&job);
         let findings = self.findings.remove(&job).unwrap_or_default();
-        let failure =
-            Failure { peak_vram: peak.map(|peak| peak.0), ..Failure::from_exit(exit, took.as_seconds()) };
+        let failure = Failure {
+            peak_vram: peak.map(|peak| peak.0),
+            message: exit.success().then(|| LEFT_EARLY.to_owned()).filter(|_| self.is_worker(job)),
+            ..Failure::from_exit(exit, took.as_seconds())
+        };
         if ending != Ending::Cancelled && self.is_map_stopped(job) {
             return self.on_stopped(job, attempt, failure);
         }

@@ -1,5 +1,6 @@
 //! Stages with a map: their jobs are workers, alike and replaceable, and what counts is whether the map is complete. A worker that
-//! fails is started again, at once if it had its model loaded; how often in a row without that is what `retries` limits.
+//! exits before it is, with whatever code, has failed: the feeder sends workers away only after it has said that the map is
+//! complete, and its words are heard before an exit is judged. A worker that fails is started again, at once if it had its model loaded; how often in a row without that is what `retries` limits.
 
 use gpulane_model::{Attempt, Event, FailReason, Failure, JobId, MAP_COMPLETE, Millis, StageId};
 
@@ -7,12 +8,10 @@ use crate::job::{Ending, Phase};
 use crate::line::Kind;
 use crate::map_slot::{Feeder, MapEnd, MapSlot};
 use crate::state::Core;
-use crate::{Effect, Manner, Timer};
+use crate::{Effect, Manner};
 
 /// The shortest pause after a worker that failed before its model was loaded.
 const LEAST_PAUSE: Millis = Millis::seconds(1);
-/// How long a feeder whose workers are gone may take to say how that came: its last results may be on their way to the disk.
-const LAST_WORDS: Millis = Millis::seconds(60);
 
 impl Core {
     pub(crate) fn on_map_ended(&mut self, stage: StageId, result: Result<(), String>) {
@@ -49,7 +48,7 @@ impl Core {
     }
 
     pub(crate) fn on_worker_unfit(&mut self, job: JobId, attempt: Attempt, because: String, overdue: bool) {
-        if self.runs_freely(job, attempt) && self.map(self.stage_of(job)).is_some() {
+        if self.runs_freely(job, attempt) && self.is_worker(job) {
             self.findings.entry(job).or_default().unfit = Some(because);
             self.end_as(job, Ending::Replaced, if overdue { Manner::Frozen } else { Manner::Gently });
         }
@@ -161,7 +160,7 @@ impl Core {
         self.close(stage);
     }
 
-    /// Whether the stage, whose jobs have all ended, has ended, too. If not, its feeder is asked how that came.
+    /// Whether the stage, whose jobs have all ended, has ended, too. If not, its feeder, which nobody works for, is asked to end.
     pub(crate) fn may_close(&mut self, stage: StageId) -> bool {
         let Some(map) = self.map(stage) else { return true };
         if map.end.is_some() || !map.lives() {
@@ -170,12 +169,7 @@ impl Core {
             }
             return true;
         }
-        if self.plan.stage(stage).job_ids().any(|job| self.phase(job) == Phase::Succeeded) {
-            let timer = Timer::Feeder { stage };
-            self.later.push(Effect::SetTimer { timer, at: self.now.after(LAST_WORDS) });
-        } else {
-            self.end_feeder(stage, false);
-        }
+        self.end_feeder(stage, false);
         false
     }
 
@@ -184,13 +178,6 @@ impl Core {
         let ended = self.stages[stage.index()].unended == 0;
         if ended && self.map(stage).is_some_and(|map| !map.closed) && self.may_close(stage) {
             self.on_stage_ended(stage);
-        }
-    }
-
-    pub(crate) fn on_feeder_due(&mut self, stage: StageId) {
-        let idle = self.stages.get(stage.index()).is_some_and(|slot| slot.unended == 0);
-        if idle && self.map(stage).is_some_and(|map| map.end.is_none()) {
-            self.end_feeder(stage, false);
         }
     }
 
@@ -216,7 +203,7 @@ impl Core {
 
     /// What the last try of a worker was worth.
     pub(crate) fn note_fruit(&mut self, job: JobId, fruitful: bool) {
-        let is_worker = self.map(self.stage_of(job)).is_some();
+        let is_worker = self.is_worker(job);
         let slot = &mut self.jobs[job.index()];
         slot.fruitful = fruitful && is_worker;
         if slot.fruitful {
@@ -235,7 +222,7 @@ impl Core {
 
     /// A worker of a map is about to be tried again.
     pub(crate) fn tell_restart(&mut self, job: JobId, attempt: Attempt, because: String) {
-        if self.map(self.stage_of(job)).is_some() {
+        if self.is_worker(job) {
             let (fruitful, job) = (self.jobs[job.index()].fruitful, self.plan.job_name(job));
             self.record(Event::WorkerRestarted { job, attempt, because, fruitful });
         }
@@ -244,6 +231,11 @@ impl Core {
     /// Whether every map of the run is complete.
     pub fn maps_are_complete(&self) -> bool {
         self.stages.iter().filter_map(|slot| slot.map.as_ref()).all(|map| map.end == Some(MapEnd::Complete))
+    }
+
+    /// Whether the job is the worker of a map.
+    pub(crate) fn is_worker(&self, job: JobId) -> bool {
+        self.map(self.stage_of(job)).is_some()
     }
 
     pub(crate) fn is_map_complete(&self, job: JobId) -> bool {

@@ -145,7 +145,6 @@ impl Core {
             Input::TimerFired { timer: Timer::RetryHeld } => self.on_retry_held(),
             Input::TimerFired { timer: Timer::Linger { job, attempt } } => self.on_linger_over(job, attempt),
             Input::TimerFired { timer: Timer::Gate } => self.on_gate_due(),
-            Input::TimerFired { timer: Timer::Feeder { stage } } => self.on_feeder_due(stage),
             Input::MapEnded { stage, result } => self.on_map_ended(stage, result),
             Input::WorkerUnneeded { job, attempt } => self.on_worker_unneeded(job, attempt),
             Input::WorkerUnfit { job, attempt, because, overdue } => {

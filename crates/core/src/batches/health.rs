@@ -3,8 +3,10 @@
 //! without a result in between the worker is replaced, and they are tried again, one by one. What fails in a worker that has just
 //! had a result is the item's own failure.
 //!
-//! A replacement that has no result yet is on trial, and is not replaced: if it fails as well, failures are what they seem. One that
-//! helped no item at all doubles how many it takes to replace the next, so that a folder of bad items costs few replacements.
+//! A replacement that has no result yet is on trial. It may be broken by the very first item it is given, so it is replaced as well
+//! when it fails over [`IN_A_ROW`] others; behind [`TRIALS`] of these in a row each must fail over four times as many as the one
+//! before, and where no worker of the map had a result by then, failures are what they seem. A replacement that helped no item at all
+//! doubles how many it takes to replace the next, so that a folder of bad items costs few replacements.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,6 +15,8 @@ use super::prospects::kind_of;
 
 /// Different items that must fail in a row before their worker is replaced.
 pub const IN_A_ROW: usize = 8;
+/// Fresh workers of one place in a row that may fail over everything before that says more of the model than of the items.
+pub const TRIALS: u32 = 2;
 /// The most failures in a row that are asked for, however often the number was doubled.
 const MOST_IN_A_ROW: usize = 1 << 16;
 
@@ -81,8 +85,12 @@ struct Round {
 #[derive(Debug)]
 pub struct Health {
     workers: BTreeMap<WorkerId, Record>,
-    /// Jobs whose worker was replaced, and the fresh one has had no result.
-    on_trial: BTreeSet<String>,
+    /// Jobs whose worker was replaced, and the fresh one has had no result; with how many fresh ones before it had none either.
+    on_trial: BTreeMap<String, u32>,
+    /// A worker has had a result: the model can work.
+    works: bool,
+    /// Fresh workers of any job that had no result before they were replaced.
+    trials: u32,
     /// How many it takes now.
     limit: usize,
     /// Items that are tried again, by slot and entry, with their round. None outlives its slot.
@@ -95,7 +103,9 @@ impl Default for Health {
     fn default() -> Self {
         Self {
             workers: BTreeMap::new(),
-            on_trial: BTreeSet::new(),
+            on_trial: BTreeMap::new(),
+            works: false,
+            trials: 0,
             limit: IN_A_ROW,
             retried: BTreeMap::new(),
             rounds: BTreeMap::new(),
@@ -108,7 +118,7 @@ impl Health {
     /// A worker can take batches. Whether it is on trial: it takes the place of one that was replaced.
     pub fn on_ready(&mut self, worker: WorkerId, job: &str) -> bool {
         self.workers.insert(worker, Record { job: job.to_owned(), ..Record::default() });
-        self.on_trial.contains(job)
+        self.on_trial.contains_key(job)
     }
 
     /// A worker has answered for a batch: what became of its items, in their order.
@@ -126,13 +136,14 @@ impl Health {
                 Outcome::Failed(failed) => self.on_failed(&mut record, failed, &mut judged),
             }
         }
-        judged.doubtful &= !record.row.is_empty() && record.row.len() < self.limit;
-        if record.row.len() >= self.limit && !record.held.is_empty() {
-            if self.is_on_trial(&record) {
+        let limit = self.limit_of(&record);
+        judged.doubtful &= !record.row.is_empty() && record.row.len() < limit;
+        if record.row.len() >= limit && !record.held.is_empty() {
+            if self.is_hopeless(&record) {
                 judged.convicted = true;
                 self.make_certain(&mut record, &mut judged.failed);
             } else {
-                self.on_trial.insert(record.job.clone());
+                self.replace(&record);
                 judged.again = self.give_again(std::mem::take(&mut record.held));
                 return judged;
             }
@@ -141,8 +152,31 @@ impl Health {
         judged
     }
 
+    /// How many failures in a row it takes to replace this worker.
+    fn limit_of(&self, record: &Record) -> usize {
+        let before = self.trials_before(record).unwrap_or(0);
+        let grown = IN_A_ROW.saturating_mul(4_usize.saturating_pow(before.saturating_sub(TRIALS - 1)));
+        grown.max(self.limit).min(MOST_IN_A_ROW)
+    }
+
+    /// Where the worker is on trial: how many before it had no result either.
+    fn trials_before(&self, record: &Record) -> Option<u32> {
+        self.on_trial.get(&record.job).copied().filter(|_| !record.proven)
+    }
+
+    /// Whether the worker is on trial, and enough fresh ones have failed over everything for it to be the model's fault.
+    fn is_hopeless(&self, record: &Record) -> bool {
+        self.trials_before(record).is_some() && !self.works && self.trials >= TRIALS - 1
+    }
+
+    fn replace(&mut self, record: &Record) {
+        let trials = self.trials_before(record).map(|before| before + 1);
+        self.trials += u32::from(trials.is_some());
+        self.on_trial.insert(record.job.clone(), trials.unwrap_or(0));
+    }
+
     fn on_done(&mut self, record: &mut Record, place: (u32, u32), judged: &mut Judgement) {
-        (record.proven, judged.works) = (true, true);
+        (record.proven, judged.works, self.works) = (true, true, true);
         self.on_trial.remove(&record.job);
         record.row.clear();
         self.make_certain(record, &mut judged.failed);
@@ -156,17 +190,13 @@ impl Health {
         let retried = self.retried.contains_key(&(failed.slot, failed.entry));
         // Right after a result the worker was well.
         let own = retried && record.proven && record.row.is_empty();
-        let convicted = self.is_on_trial(record) && record.row.len() >= self.limit;
+        let convicted = self.is_hopeless(record) && record.row.len() >= self.limit_of(record);
         judged.doubtful = retried;
         record.row.insert(failed.identity);
         record.held.push(failed);
         if own || convicted {
             self.make_certain(record, &mut judged.failed);
         }
-    }
-
-    fn is_on_trial(&self, record: &Record) -> bool {
-        !record.proven && self.on_trial.contains(&record.job)
     }
 
     fn make_certain(&mut self, record: &mut Record, certain: &mut Vec<Failed>) {

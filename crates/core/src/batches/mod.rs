@@ -10,7 +10,7 @@ mod size;
 
 pub use bottleneck::{Bottleneck, Step, Work, bottleneck};
 pub use dispatch::{BatchId, Dispatch, Lost, Order, Poison, Span, WorkerId};
-pub use health::{Failed, Health, IN_A_ROW, Judgement, Outcome};
+pub use health::{Failed, Health, IN_A_ROW, Judgement, Outcome, TRIALS};
 pub use prospects::{Hopeless, Prospects};
 pub use share::Share;
 pub use size::BatchSize;

@@ -275,7 +275,7 @@ impl Oracle {
                     busy.linger();
                 }
             }
-            Timer::Gate | Timer::Feeder { .. } => {}
+            Timer::Gate => {}
             Timer::Retry { job } => {
                 self.delayed.remove(&job);
             }

@@ -161,7 +161,20 @@ impl World {
         }
     }
 
+    /// A worker that exits well was sent away by its feeder, which has said before that the map is complete.
+    fn send_away(&mut self, job: JobId) {
+        let stage = self.plan.job(job).stage;
+        let goes_on = |map: &&Map| map.lives && !map.told && !map.complete && !map.stopped;
+        if self.maps.get(&stage).filter(goes_on).is_some() {
+            self.owed.retain(|owed| !matches!(owed, Owed::Feeder(at) if *at == stage));
+            self.feeder(stage, 0);
+        }
+    }
+
     fn exit(&mut self, job: JobId, attempt: Attempt, mood: u8) {
+        if mood < 100 {
+            self.send_away(job);
+        }
         self.running.remove(&job);
         let fruitful = mood.is_multiple_of(2);
         let exit = match mood {
@@ -181,7 +194,9 @@ impl World {
             stuck: None,
             fruitful,
         };
-        let failed = !exit.success();
+        // A worker that exits before its map is over has failed, whatever its code.
+        let early = self.maps.get(&self.plan.job(job).stage).is_some_and(|map| !map.complete);
+        let failed = !exit.success() || early;
         if self.unfit.remove(&job) {
             if fruitful {
                 self.fruitless.remove(&job);

@@ -332,9 +332,6 @@ impl Story {
             Effect::SetTimer { timer: Timer::Linger { job, .. }, at } => {
                 format!("grace of {} until {}", name(job), at.0)
             }
-            Effect::SetTimer { timer: Timer::Feeder { stage }, at } => {
-                format!("feeder of {} until {}", self.plan.stage(*stage).name, at.0)
-            }
             Effect::SetTimer { timer: Timer::Gate, at } => format!("gate at {}", at.0),
             Effect::Finish { outcome } => format!("over: {outcome:?}"),
         }

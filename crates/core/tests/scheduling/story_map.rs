@@ -98,22 +98,29 @@ fn the_run_is_not_over_while_a_feeder_lives() {
 }
 
 #[test]
-fn workers_that_leave_before_the_last_word_do_not_spoil_it() {
+fn a_worker_that_exits_well_before_the_map_is_done_is_replaced_like_any_other() {
     let mut story = running(&two_stages(1), 1);
-    story.exited("map/0", 1, 0);
-    let told =
-        story.step(Input::JobPublished { job: story.job("map/0"), attempt: gpulane_model::Attempt(1) });
-    assert_eq!(told, ["map/0 succeeded in 0 s", "feeder of map until 60000"]);
-    assert_eq!(starts(&ended(&mut story, Ok(()))), ["after/0@0"]);
+    for attempt in 1..60 {
+        let next = attempt + 1;
+        let told = story.ended("map/0", attempt, ProcessExit::Code(0), |end| end.fruitful = true);
+        let why = "exit code 0: ended by itself before the map was done";
+        assert!(told.contains(&format!("map/0 restarts as #{next} after a fruitful try: {why}")), "{told:?}");
+        story.spawned("map/0", next);
+    }
+    // Without a model in between, it is tried as often as any that fails.
+    let told = story.exited("map/0", 60, 0);
+    assert!(told[0].starts_with("map/0 failed at #60: exit code 0: ended by itself"), "{told:?}");
+    assert!(told.contains(&"term the feeder of map".to_owned()), "{told:?}");
 }
 
 #[test]
-fn a_feeder_that_says_nothing_after_its_workers_is_ended_and_its_map_is_not_complete() {
+fn a_feeder_without_workers_is_ended_and_its_map_is_not_complete() {
     let mut story = running(&two_stages(1), 1);
     story.exited("map/0", 1, 0);
-    story.step(Input::JobPublished { job: story.job("map/0"), attempt: gpulane_model::Attempt(1) });
-    let timer = gpulane_core::Timer::Feeder { stage: MAP };
-    assert_eq!(story.step(Input::TimerFired { timer }), ["term the feeder of map"]);
+    story.step(Input::TimerFired { timer: gpulane_core::Timer::Retry { job: story.job("map/0") } });
+    story.spawned("map/0", 2);
+    let told = story.exited("map/0", 2, 0);
+    assert_eq!(told.last().unwrap(), "term the feeder of map");
     let told = feeder_gone(&mut story);
     assert_eq!(told[0], "after/0 skipped: the map of stage `map` is not complete and has no worker left");
     assert!(!story.core.maps_are_complete());

@@ -12,8 +12,9 @@ const LARGEST_SLOT: u64 = (1 << 32) - PAGE;
 const NAME: u64 = 256;
 /// Batches a worker may have at once.
 const AHEAD: u32 = 3;
-/// Items whose failure is held back until it is known whose it is: their slots stay as they are meanwhile.
-const HELD: u32 = 8;
+/// Items whose failure is held back until it is known whose it is: their slots stay as they are meanwhile. Those of a broken worker,
+/// and of two fresh ones in its place that were broken by their first item.
+const HELD: u32 = 24;
 /// What a slot for items of unknown size should have, if that leaves enough slots.
 const GOOD_RAGGED: u64 = 64 << 20;
 /// What it must have beside its table.

@@ -180,8 +180,12 @@ impl Reactor<'_> {
             None if exit.success() || said || !self.core.ends_by_itself(job) => None,
             None => self.trouble(job, attempt, exit, &place),
         };
-        let fruitful = self.prepared.plan.stage_of(job).map.is_some()
-            && self.prepared.dir.ready_file(&self.prepared.plan, job, attempt).exists();
+        let is_worker = self.prepared.plan.stage_of(job).map.is_some();
+        if is_worker {
+            // A feeder says that its map is complete before it sends workers away: what it has said comes before what they did.
+            self.hear_feeder(self.prepared.plan.job(job).stage);
+        }
+        let fruitful = is_worker && self.prepared.dir.ready_file(&self.prepared.plan, job, attempt).exists();
         self.feed(Input::JobExited { job, attempt, exit, left, who, ago, peak, trouble, stuck, fruitful });
     }
 
