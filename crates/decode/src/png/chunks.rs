@@ -182,7 +182,7 @@ fn raw_profile(text: &[u8]) -> Option<Vec<u8>> {
 mod tests {
     use super::*;
 
-    fn chunk(name: &[u8; 4], body: &[u8]) -> Vec<u8> {
+    fn chunk(name: [u8; 4], body: &[u8]) -> Vec<u8> {
         let length = u32::try_from(body.len()).unwrap().to_be_bytes();
         [&length, &name[..], body, &[0; 4]].concat()
     }
@@ -210,7 +210,7 @@ mod tests {
     fn the_last_text_that_can_be_read_counts() {
         let start = [0; SIGNATURE].to_vec();
         let texts = [packed(b"one"), packed(b"two"), b"XML:com.adobe.xmp\0\0no zlib".to_vec()];
-        let file = texts.iter().fold(start, |file, text| [file, chunk(b"zTXt", text)].concat());
+        let file = texts.iter().fold(start, |file, text| [file, chunk(*b"zTXt", text)].concat());
         assert_eq!(notes(&file).xmp.as_deref(), Some(b"two".as_slice()));
     }
 }
