@@ -109,7 +109,7 @@ impl<R: BufRead> Read for Gunzipped<R> {
             match first_behind_zeros(member.get_mut())? {
                 None => return Ok(0),
                 Some(GZIP) => {
-                    self.member = self.member.take().map(|ended| GzDecoder::new(ended.into_inner()))
+                    self.member = self.member.take().map(|ended| GzDecoder::new(ended.into_inner()));
                 }
                 Some(_) => {
                     let what = "its compressed data ends, and what follows is neither zeros nor gzip";

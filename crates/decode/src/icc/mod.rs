@@ -74,15 +74,13 @@ impl Profiles {
             return Err(Rejection::broken(what));
         }
         let known = self.kept.iter().position(|(bytes, _)| bytes == profile);
-        let made = match known {
-            Some(at) => self.kept.remove(at),
-            None => {
-                // An image's memory is claimed once, when it is known whether its colours are converted. Until then large ones wait for each
-                // other.
-                let _alone =
-                    (profile.len() > ALONE).then(|| MAKING.lock().unwrap_or_else(PoisonError::into_inner));
-                (profile.to_vec(), Conversion::new(profile).map(Arc::new))
-            }
+        let made = if let Some(at) = known {
+            self.kept.remove(at)
+        } else {
+            // An image's memory is claimed once, when it is known whether its colours are converted. Until then large ones wait for each other.
+            let _alone =
+                (profile.len() > ALONE).then(|| MAKING.lock().unwrap_or_else(PoisonError::into_inner));
+            (profile.to_vec(), Conversion::new(profile).map(Arc::new))
         };
         let answer = made.1.clone();
         self.kept.insert(0, made);

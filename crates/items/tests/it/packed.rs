@@ -107,7 +107,7 @@ fn zeros_behind_gzip_are_filling_and_anything_else_is_told() {
         [&packed(head, Packing::Gzip), between, &packed(tail, Packing::Gzip), behind].concat()
     };
     let scene = Scene::new(&[]);
-    for bytes in [parts(&[], &[]), parts(&[], &[0; 300_000]), parts(&[0; 512], &[0])] {
+    for bytes in [parts(&[], &[]), parts(&[], &vec![0; 300_000]), parts(&[0; 512], &[0])] {
         scene.write("s.tar.gz", bytes);
         let names: Vec<_> = scene.items(&["s.tar.gz"]).into_iter().map(|item| item.name).collect();
         assert_eq!(names, ["s.tar.gz/a.jpg", "s.tar.gz/b.jpg"]);
