@@ -46,6 +46,8 @@ from tiff_container import (
 )
 
 NO_RANGE = "no fixed range"
+# The standard does not say how, and libtiff's programs write none.
+GROUPED = "differences of pixels that share their chroma"
 
 
 @dataclass
@@ -207,7 +209,7 @@ def makes(per_cell: int, seed: int) -> list[tuple[Kind, Make, str]]:
             size = (WIDTH, 8, False) if chunk == "strips" and kind.photometric == 6 else CHUNKS[chunk]
             grouped_kind = kind.shared != (1, 1)
             predictors = [1]
-            if compression in PREDICTS and bits_of(kind) in (8, 16, 32, 64) and not grouped_kind:
+            if compression in PREDICTS and bits_of(kind) in (8, 16, 32, 64):
                 predictors += [2] + [3] * (kind.dtype[0] == "f")
                 if kind.dtype[0] == "f":
                     predictors.remove(2)
@@ -232,6 +234,8 @@ def made(per_cell: int = 2, seed: int = 1) -> Iterator[Made]:
             samples = shared_chroma(samples, kind)
         encoded = container(tags_of(kind, make), chunks_of(samples, kind, make), make)
         expected = expected_of(kind, samples)
+        if make.predictor != 1 and kind.shared != (1, 1):
+            expected = dict.fromkeys(expected, GROUPED)
         most = 2 if kind.photometric == 6 else 0
         yield read_by_others(Made(name_of(kind, make, chunk), encoded, expected, most, samples=samples))
     yield from (tiff for tiff in by_writers() if tiff is not None)

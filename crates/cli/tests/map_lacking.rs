@@ -57,13 +57,31 @@ fn a_folder_that_cannot_be_listed_and_a_tar_cut_between_members_are_failures_tha
         "{failed:?}"
     );
     for said in [&finished.stderr, &gpulane.call(&["status", "r"]).stdout] {
-        for words in ["1 folder could not be listed", "1 tar file could not be read to its end"] {
+        for words in [
+            "1 folder could not be listed",
+            "1 tar file could not be read to its end",
+            "by itself into another --out",
+        ] {
             assert!(said.contains(words), "{words}: {said}");
         }
+        assert!(!said.contains("resume"), "another try cannot help: {said}");
     }
+    let doctor = gpulane.call(&["doctor", "r"]);
+    assert!(!doctor.stdout.contains("--failed"), "{}", doctor.stdout);
     let again = gpulane.call(&["resume", "r", "--failed"]);
     assert_eq!(again.code, 3, "the inputs have not changed: {again:?}");
     assert_eq!((gpulane.rows().len(), gpulane.failed_items().len()), (3, 2), "each once");
+}
+
+#[test]
+fn another_try_is_advised_where_something_else_failed_as_well() {
+    let gpulane = lacking();
+    let model = MODEL.replace("len(item)", "1 / (len(item) - 1)");
+    let finished = gpulane.map(&model, &["photos"], &["--decode", "bytes"]);
+    assert_eq!(finished.code, 3, "{finished:?}");
+    for said in [&finished.stderr, &gpulane.call(&["status", "r"]).stdout] {
+        assert!(said.contains("resume") && said.contains("--failed"), "{said}");
+    }
 }
 
 #[test]

@@ -44,6 +44,19 @@ fn two_images_of_one_key_are_two_items() {
 }
 
 #[test]
+fn what_is_advised_for_a_member_that_is_no_image_can_be_followed() {
+    let gpulane = gpulane();
+    tar(&gpulane, "a.tar", &[("a.jpg", 10)]);
+    fs::write(gpulane.workspace.path().join("photos/b.jpg"), "no image").unwrap();
+    let finished = gpulane.map(MODEL, &["photos"], &["--decode", "rgb:8x8"]);
+    assert_eq!(finished.code, 3, "{finished:?}");
+    let failed = gpulane.failed_items();
+    let [(_, member), (_, file)] = failed.as_slice() else { panic!("{failed:?}") };
+    assert!(member.contains("decode it as `bytes`") && !member.contains("load(path)"), "{member}");
+    assert!(file.contains("give the model its own load(path)"), "{file}");
+}
+
+#[test]
 fn a_broken_tar_below_a_folder_fails_and_the_map_goes_on() {
     let gpulane = gpulane();
     let cut = tar(&gpulane, "cut.tar", &[("a.jpg", 3000), ("b.jpg", 3000)]);

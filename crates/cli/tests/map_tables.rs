@@ -113,8 +113,9 @@ fn what_cannot_be_read_of_a_table_is_refused_with_what_to_write() {
     table(&gpulane, "brotli.parquet");
     for (input, words) in [
         ("data/brotli.parquet:raw", "is compressed by BROTLI, which is not read here; write the table again"),
-        ("data/hf.parquet", "which column? It has `image.bytes`, `image.path`, `label`"),
-        ("data/hf.parquet:picture", "has no column `picture`; its columns are `image.bytes`"),
+        ("data/hf.parquet", "which column? It has `image`, `image.bytes`, `image.path`, `label`"),
+        ("data/hf.parquet:picture", "has no column `picture`; its columns are `image`, `image.bytes`"),
+        ("data/hf.parquet:imgae", "has no column `imgae`, did you mean `image`?"),
         (
             "data/hf.parquet:label",
             "holds INT64, not text; name a column that holds paths, or images as binary",
@@ -125,4 +126,25 @@ fn what_cannot_be_read_of_a_table_is_refused_with_what_to_write() {
         assert_eq!(finished.code, 2, "{finished:?}");
         assert!(finished.stderr.contains(words), "{input}: {}", finished.stderr);
     }
+}
+
+#[test]
+fn tables_alone_in_a_glob_or_folder_are_not_taken_for_pictures() {
+    let gpulane = gpulane();
+    table(&gpulane, "hf.parquet");
+    table(&gpulane, "v2.parquet");
+    for (input, written) in [("data/*.parquet", "data/*.parquet:image"), ("data", "data/*.parquet:image")] {
+        let refused = gpulane.map(SIZES, &[input], &["--decode", "rgb:8x8"]);
+        assert_eq!(refused.code, 2, "{refused:?}");
+        for words in ["these are tables; which column? The first has `image`", written] {
+            assert!(refused.stderr.contains(words), "{words}: {}", refused.stderr);
+        }
+    }
+    // Read whole where that is asked for, and an item like any other beside files that are no tables.
+    assert_eq!(gpulane.map(SIZES, &["data"], &["--decode", "bytes"]).code, 0);
+    assert_eq!(gpulane.rows().len(), 2);
+    fs::remove_dir_all(gpulane.dir()).unwrap();
+    gpulane.workspace.file("data/zebra.jpg", "no picture");
+    assert_eq!(gpulane.map(SIZES, &["data"], &["--decode", "rgb:8x8"]).code, 3);
+    assert_eq!(gpulane.failed_items().len(), 3);
 }

@@ -18,6 +18,11 @@ impl Damage {
         Self(Some(what.into()))
     }
 
+    /// What it is, where there is any.
+    pub(crate) fn into_reason(self) -> Option<String> {
+        self.0
+    }
+
     /// What becomes of the item: its form, marked where it is damaged and used nevertheless; then `flaw` says what is damaged.
     pub(crate) fn judged(
         self,

@@ -3,6 +3,10 @@
 
 use gpulane_model::{Filter, Fit, Size};
 
+/// Pixels before the first that is kept whose steps are added up, as Pillow does. Pictures that are resized to a longer side than twice this are
+/// made by nobody: with `short=` a picture of one row may ask for 46 billion pixels, of which the middle is kept.
+const MOST_STEPS: u64 = 1 << 20;
+
 /// A part of an image, in pixels and fractions of them.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub(crate) struct Region {
@@ -150,15 +154,22 @@ impl Axis {
         f64::from(self.to - self.from) / self.resized as f64
     }
 
+    /// The middle of the first pixel that is kept, in pixels of the image, and how many steps were added up to come there.
+    #[allow(clippy::cast_precision_loss)] // below 2^53
+    fn first(&self) -> (f64, u64) {
+        let step = self.scale();
+        let begin = f64::from(self.from) + step * 0.5;
+        if self.skipped > MOST_STEPS {
+            return (begin + step * self.skipped as f64, 0);
+        }
+        ((0..self.skipped).fold(begin, |at, _| at + step), self.skipped)
+    }
+
     /// For every pixel that is kept: which of the image it is a copy of, without a filter. Steps are added up, as Pillow does: a
     /// product would differ where a step ends between two pixels.
     #[allow(clippy::cast_possible_truncation, clippy::cast_sign_loss)] // clamped to the side
     pub(crate) fn nearest(&self) -> Vec<usize> {
-        let step = self.scale();
-        let mut at = f64::from(self.from) + step * 0.5;
-        for _ in 0..self.skipped {
-            at += step;
-        }
+        let (step, (mut at, _)) = (self.scale(), self.first());
         let last = self.side.saturating_sub(1) as usize;
         let mut next = || {
             let here = (at as usize).min(last);
@@ -358,6 +369,24 @@ mod tests {
             assert_eq!((across.skipped, down.skipped), skipped, "{sides:?}");
             assert_eq!((across.at, down.at), at, "{sides:?}");
         }
+    }
+
+    #[test]
+    fn the_middle_of_a_picture_of_one_row_is_found_without_counting_up_to_it() {
+        let wide = Size { filter: Filter::Nearest, ..size(224, 224, Fit::Short(256)) };
+        let (across, down) = axes((178_956_970, 1), 1, wide);
+        assert!(across.skipped > 1 << 34);
+        let (_, steps) = across.first();
+        assert!(steps <= MOST_STEPS, "{steps}");
+        let middle = across.nearest();
+        // As exact as a box in single precision, which is Pillow's.
+        assert!(middle.iter().all(|at| at.abs_diff(178_956_970 / 2) <= 4), "{middle:?}");
+        assert_eq!(down.nearest(), [0; 224]);
+        // On either side of the bound the same pixels are taken.
+        let axis = |skipped| Axis { side: 3000, from: 0.0, to: 3000.0, resized: 4 << 20, skipped, kept: 4 };
+        let (added, computed) = (axis(MOST_STEPS).first(), axis(MOST_STEPS + 1).first());
+        assert_eq!((added.1, computed.1), (MOST_STEPS, 0));
+        assert!((computed.0 - added.0 - axis(0).scale()).abs() < 1e-6);
     }
 
     #[test]

@@ -2,6 +2,7 @@
 //! all: a box ends between two pixels as often as within one. Slower than `fast_image_resize`, which does all others.
 
 use crate::fit::Axis;
+use crate::memory::stretch_to;
 
 /// Bits behind the point of a weight.
 const PRECISION: u32 = 32 - 8 - 2;
@@ -31,20 +32,49 @@ pub(crate) fn boxed(
     };
     let wide = across.side as usize * pixel;
     let narrow = columns.len() * pixel;
-    let between = crate::memory::stretch_to(between, narrow * (end - top));
-    for (row, target) in pixels.chunks_exact(wide).skip(top).zip(between.chunks_exact_mut(narrow)) {
-        for (window, target) in columns.iter().zip(target.chunks_exact_mut(pixel)) {
-            for (channel, target) in target.iter_mut().enumerate() {
-                let samples = row[window.first * pixel + channel..].iter().step_by(pixel);
-                *target = weighed(samples, &window.weights);
-            }
+    if columns_first(across, down) {
+        let left = columns.iter().map(|column| column.first).min().unwrap_or(0);
+        let right = columns.iter().map(|column| column.first + column.weights.len()).max().unwrap_or(left);
+        let used = (right - left) * pixel;
+        let between = stretch_to(between, used * rows.len());
+        for (window, target) in rows.iter().zip(between.chunks_exact_mut(used)) {
+            along_columns(&pixels[window.first * wide + left * pixel..], wide, window, target);
         }
+        for (row, target) in between.chunks_exact(used).zip(target.chunks_mut(stride)) {
+            along_row(row, left, pixel, &columns, target);
+        }
+        return;
+    }
+    let between = stretch_to(between, narrow * (end - top));
+    for (row, target) in pixels.chunks_exact(wide).skip(top).zip(between.chunks_exact_mut(narrow)) {
+        along_row(row, 0, pixel, &columns, target);
     }
     for (window, target) in rows.iter().zip(target.chunks_mut(stride)) {
-        let from = &between[(window.first - top) * narrow..];
-        for (at, target) in target[..narrow].iter_mut().enumerate() {
-            *target = weighed(from[at..].iter().step_by(narrow), &window.weights);
+        along_columns(&between[(window.first - top) * narrow..], narrow, window, &mut target[..narrow]);
+    }
+}
+
+/// Whether Pillow's first pass goes along the columns of the upright picture: since version 13, where the height shrinks by more than twice what
+/// the width does.
+pub(crate) fn columns_first(across: &Axis, down: &Axis) -> bool {
+    let less = |axis: &Axis| i128::from(axis.side) - i128::from(axis.resized);
+    less(down) > 0 && less(down) > 2 * less(across)
+}
+
+/// One row, which begins with the pixel `left`, made narrower or wider.
+fn along_row(row: &[u8], left: usize, pixel: usize, columns: &[Window], target: &mut [u8]) {
+    for (window, target) in columns.iter().zip(target.chunks_exact_mut(pixel)) {
+        for (channel, target) in target.iter_mut().enumerate() {
+            let samples = row[(window.first - left) * pixel + channel..].iter().step_by(pixel);
+            *target = weighed(samples, &window.weights);
         }
+    }
+}
+
+/// One row made of the rows from the window's first on, which begin `length` bytes apart.
+fn along_columns(rows: &[u8], length: usize, window: &Window, target: &mut [u8]) {
+    for (at, target) in target.iter_mut().enumerate() {
+        *target = weighed(rows[at..].iter().step_by(length), &window.weights);
     }
 }
 

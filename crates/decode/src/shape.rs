@@ -6,11 +6,11 @@ use fast_image_resize::{FilterType, PixelTrait, ResizeAlg, ResizeOptions, Resize
 use gpulane_model::{Filter, Size};
 
 use crate::colour::{Wanted, divide};
-use crate::fit::{Axis, Fitting, Region, axes, lies_down, oriented};
+use crate::fit::{Fitting, Region, axes, lies_down, oriented};
 use crate::memory::stretch_to;
 use crate::orient::{pick, turn};
 use crate::planes::{Canvas, Finisher, Planes};
-use crate::resample::boxed;
+use crate::resample::{boxed, columns_first};
 use crate::{Element, Form, Limits, Place, Rejection};
 
 /// A whole image.
@@ -222,16 +222,13 @@ impl Target {
 }
 
 /// Whether the first pass must go along the stored rows. What goes beyond black or white is cut off after each pass, so it matters which comes
-/// first; with other filters it does not. Pillow's first pass is along the rows of the upright picture, but along its columns where the
-/// height shrinks by more than twice what the width does.
+/// first; with other filters it does not.
 fn rows_first(picture: &Picture<'_>, size: Size) -> bool {
     if !matches!(size.filter, Filter::Bicubic | Filter::Lanczos) {
         return false;
     }
     let (across, down) = axes(oriented(picture.whole, picture.orientation), picture.by, size);
-    let less = |axis: &Axis| i128::from(axis.side) - i128::from(axis.resized);
-    let columns_first = less(&down) > 0 && less(&down) > 2 * less(&across);
-    columns_first == lies_down(picture.orientation)
+    columns_first(&across, &down) == lies_down(picture.orientation)
 }
 
 /// Every pixel of the target a copy of one of the picture's.

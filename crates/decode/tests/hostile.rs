@@ -7,6 +7,7 @@ mod place;
 use std::sync::LazyLock;
 
 use gpulane_decode::{Decoder, Finish, Kind, Limits};
+use gpulane_model::DamagePolicy;
 use place::{Room, images};
 use proptest::collection::vec;
 use proptest::prelude::*;
@@ -101,9 +102,11 @@ proptest! {
         encoded in prop_oneof![mutated(), mutated(), cut(), spliced(), made_up()],
         decode in decodes(),
         finish in select(&[Finish::Here, Finish::Planes, Finish::Encoded]),
+        damaged in select(&[DamagePolicy::Fail, DamagePolicy::Warn]),
     ) {
         let mut room = Room::of(MOST_BYTES);
-        let made = Decoder::new(decode.parse().expect(decode), limits()).decode(&encoded, finish, &mut room);
+        let decoder = Decoder::new(decode.parse().expect(decode), limits());
+        let made = decoder.with_damaged(damaged).decode(&encoded, finish, &mut room);
         prop_assert!(room.asked <= 1);
         prop_assert!(room.bytes.len() as u64 <= MOST_BYTES);
         if let Ok(form) = made {

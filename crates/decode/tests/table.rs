@@ -90,8 +90,14 @@ const CELLS: &[Cell] = &[
         "kept in `rgba`, otherwise dropped",
         &[Alike(&[("alpha.gif", "rgba"), ("gif-offset.gif", "rgb")])],
     ),
-    ("alpha", "BMP", "none: 255", &[Alike(&[("opaque.bmp", "rgba")])]),
+    (
+        "alpha",
+        "BMP",
+        "kept in `rgba` where a mask says it is there",
+        &[Alike(&[("alpha.bmp", "rgba"), ("alpha.bmp", "rgb"), ("opaque.bmp", "rgba")])],
+    ),
     ("palette", "PNG", "its colours", &[Alike(&[("png-palette.png", "rgb"), ("png-palette.png", "gray")])]),
+    ("palette", "TIFF", "its colours", &[Alike(&[("palette.tif", "rgb"), ("palette.tif", "gray")])]),
     ("palette", "GIF", "its colours", &[Alike(&[("gif-animated.gif", "rgb"), ("gif-offset.gif", "gray")])]),
     ("palette", "BMP", "its colours", &[Alike(&[("bmp-palette.bmp", "rgb")])]),
     (

@@ -85,7 +85,8 @@ fn standing(story: &Story) -> Finding {
     parts.extend(maps::counts(story));
     let live = if story.live { "live" } else { "not live" };
     let finding = Finding::fine(TOPIC, format!("{} ({live}): {}", story.shown, parts.join(", ")));
-    let items_failed = story.state.maps.iter().flatten().any(|map| map.failed > 0);
+    // What fails by the list of items fails again however often it is tried.
+    let items_failed = story.state.maps.iter().flatten().any(|map| map.failed > 0 && !map.fails_for_good());
     // A map that stopped has its own advice; this might meet the same reason again.
     let stopped = story.state.maps.iter().flatten().any(|map| map.advised().is_some());
     // A damaged journal is salvaged first, which is said there.

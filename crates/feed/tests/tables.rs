@@ -75,6 +75,7 @@ fn every_row_comes_once_and_unchanged_whatever_the_table_is_written_with() {
             "gzip, pages v2",
         ),
         (delta.set_writer_version(WriterVersion::PARQUET_2_0), "delta lengths"),
+        (plain().set_encoding(Encoding::DELTA_BYTE_ARRAY), "shared beginnings"),
     ] {
         for (per_group, threads) in [(400, 1), (37, 5), (3, 3)] {
             write(&file, &rows, per_group, properties.clone());
@@ -155,6 +156,24 @@ fn a_page_that_becomes_more_than_it_says_is_refused() {
     fs::write(&file, &bytes).unwrap();
     let seen = run(&file, [0], 1);
     assert!(seen.failed[&0].contains("not as large as its header says"), "{:?}", seen.failed);
+}
+
+#[test]
+fn values_that_share_their_beginnings_become_no_more_than_is_claimed() {
+    let dir = tempfile::tempdir().unwrap();
+    let file = dir.path().join("t.parquet");
+    let shared = plain().set_encoding(Encoding::DELTA_BYTE_ARRAY).set_compression(Compression::SNAPPY);
+    // 300 MB in a page of some 100 KB.
+    let rows: Vec<Row> = vec![(Some(bytes_of(1, 100_000)), None); 3000];
+    write(&file, &rows, 3000, shared.clone());
+    let seen = run(&file, [0, 2999], 2);
+    assert!(seen.failed[&2999].contains("share their beginnings (DELTA_BYTE_ARRAY)"), "{:?}", seen.failed);
+    assert_eq!(seen.failed.len(), 2);
+    let rows: Vec<Row> =
+        (0..100).map(|row| (Some([bytes_of(1, 500), bytes_of(row, 300)].concat()), None)).collect();
+    write(&file, &rows, 100, shared);
+    let seen = run(&file, 0..100, 3);
+    assert!((0..).zip(&rows).all(|(row, wanted)| Some(&seen.items[&row].data) == wanted.0.as_ref()));
 }
 
 proptest! {

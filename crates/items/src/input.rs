@@ -1,6 +1,10 @@
 //! What an input means: a file, a directory, a glob, a list, a table; or what is wrong with it, before
 //! anything starts.
 
+use std::ffi::OsStr;
+use std::os::unix::ffi::OsStrExt;
+use std::path::{Path, PathBuf};
+
 use gpulane_model::Decode;
 
 use crate::Wanted;
@@ -9,7 +13,7 @@ use crate::gather::{Taker, gather};
 use crate::problem::{Problem, Stop};
 use crate::record::Found;
 use crate::stamp::Stamp;
-use crate::table::{self, quoted};
+use crate::table;
 use crate::walk::{Glob, is_glob};
 
 /// Suffixes of tars whose compression is not read.
@@ -93,26 +97,56 @@ pub(crate) fn matches_nothing() -> Stop {
     )
 }
 
-/// Ends at the first item.
-struct Any(bool);
+/// Ends at the first item that is no table.
+struct Any {
+    found: bool,
+    decode: Option<Decode>,
+    /// The first table, as long as there was nothing else.
+    table: Option<(table::Kind, PathBuf)>,
+}
 
 impl Taker for Any {
-    fn item(&mut self, _: Found<'_>) -> std::io::Result<()> {
-        self.0 = true;
+    fn item(&mut self, found: Found<'_>) -> std::io::Result<()> {
+        if let Found::File(name) = found
+            && let Some(kind) = table::Kind::of(&String::from_utf8_lossy(name))
+            && kind.is_meant(self.decode)
+        {
+            self.table.get_or_insert_with(|| (kind, PathBuf::from(OsStr::from_bytes(name))));
+            return Ok(());
+        }
+        self.found = true;
         Err(std::io::ErrorKind::Interrupted.into())
     }
 
     fn shard(&mut self, _: Stamp) -> std::io::Result<bool> {
-        self.0 = true;
+        self.found = true;
         Err(std::io::ErrorKind::Interrupted.into())
     }
 }
 
 fn check_one(input: &str, wanted: &Wanted) -> Result<(), Stop> {
     let source = resolve(input, wanted)?;
-    let mut any = Any(false);
+    // A list names files one by one, and means them.
+    let decode = if matches!(source, Source::Paths(_)) { wanted.decode } else { Some(Decode::Bytes) };
+    let mut any = Any { found: false, decode, table: None };
     gather(&source, wanted, &mut any)?;
-    if any.0 { Ok(()) } else { Err(matches_nothing()) }
+    match any.table {
+        _ if any.found => Ok(()),
+        Some((kind, path)) => {
+            let input = tables_of(input, &path, wanted);
+            Err(table::which_column(kind, &wanted.base.join(path), &input, true)?)
+        }
+        None => Err(matches_nothing()),
+    }
+}
+
+/// How tables like this one are written before their column: a folder has no column.
+fn tables_of(input: &str, first: &Path, wanted: &Wanted) -> String {
+    if !wanted.base.join(input).is_dir() {
+        return input.to_owned();
+    }
+    let ending = first.extension().unwrap_or_default().to_string_lossy();
+    format!("{}/*.{ending}", input.trim_end_matches('/'))
 }
 
 /// What this input means.
@@ -171,14 +205,7 @@ fn literal(input: &str, wanted: &Wanted) -> Result<Source, Stop> {
     }
     refuse_packed(input)?;
     if let Some(kind) = table::Kind::of(input) {
-        let columns = kind.columns(&path)?;
-        let example = columns.first().map_or("path", String::as_str);
-        return Err(Stop::input(
-            format!("it is a table; which column? It has {}", quoted(&columns)),
-            format!(
-                "write `{input}:{example}`; to pass the file itself, name it in a list file, `@files.txt`"
-            ),
-        ));
+        return Err(table::which_column(kind, &path, input, false)?);
     }
     Ok(Source::Paths(vec![Paths::File(input.to_owned())]))
 }

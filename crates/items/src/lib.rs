@@ -44,6 +44,7 @@ pub use list::{Cursor, ItemList, Opened, forget, open};
 pub use packed::{Packing, Unpacked};
 pub use problem::{Problem, Refused};
 pub use shard::{Head, Next, extension, next_head, sample_key};
+pub use table::{MOST_PAGE_ROWS, checked_page, shared_bytes};
 
 /// What a person asks for.
 #[derive(Clone, Copy, Debug)]

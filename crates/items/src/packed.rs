@@ -1,10 +1,12 @@
 //! Compressed tars: gzip and Zstandard, as a stream of what they hold. Nothing in them can be found without what comes before it.
 
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufRead, BufReader, Read};
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
+
+use flate2::bufread::GzDecoder;
 
 /// Bytes of the compressed file read at a time.
 const CHUNK: usize = 128 << 10;
@@ -15,6 +17,9 @@ const WINDOW: u32 = 27;
 /// A stream may become so many times its size, and a first gigabyte: gzip never does, images do not by far.
 const MOST_RATIO: u64 = 2000;
 const FIRST: u64 = 1 << 30;
+
+/// A member of a gzip file begins with this byte.
+const GZIP: u8 = 0x1f;
 
 /// How a tar is compressed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -87,6 +92,49 @@ impl Read for Counted {
     }
 }
 
+/// The members of a gzip file, one after the other. Zeros between and behind them are passed over, as `gzip` and Python do: tapes and disks
+/// fill files up to whole blocks.
+struct Gunzipped<R> {
+    /// The one at hand; absent only while the next one is begun.
+    member: Option<GzDecoder<R>>,
+}
+
+impl<R: BufRead> Read for Gunzipped<R> {
+    fn read(&mut self, to: &mut [u8]) -> io::Result<usize> {
+        while let Some(member) = &mut self.member {
+            let read = member.read(to)?;
+            if read > 0 || to.is_empty() {
+                return Ok(read);
+            }
+            match first_behind_zeros(member.get_mut())? {
+                None => return Ok(0),
+                Some(GZIP) => {
+                    self.member = self.member.take().map(|ended| GzDecoder::new(ended.into_inner()));
+                }
+                Some(_) => {
+                    let what = "its compressed data ends, and what follows is neither zeros nor gzip";
+                    return Err(io::Error::new(io::ErrorKind::InvalidData, what));
+                }
+            }
+        }
+        Ok(0)
+    }
+}
+
+/// The next byte that is not zero, which is not taken.
+fn first_behind_zeros(from: &mut impl BufRead) -> io::Result<Option<u8>> {
+    loop {
+        let some = from.fill_buf()?;
+        let zeros = some.iter().take_while(|byte| **byte == 0).count();
+        let found = some.get(zeros).copied();
+        if some.is_empty() || found.is_some() {
+            from.consume(zeros);
+            return Ok(found);
+        }
+        from.consume(zeros);
+    }
+}
+
 impl Unpacked {
     /// Begins to read a file that is compressed in this way.
     pub fn open(path: &Path, packing: Packing) -> io::Result<Self> {
@@ -98,7 +146,7 @@ impl Unpacked {
         let taken = Arc::<AtomicU64>::default();
         let counted = BufReader::with_capacity(CHUNK, Counted { file, taken: Arc::clone(&taken) });
         let inner: Box<dyn Read + Send> = match packing {
-            Packing::Gzip => Box::new(flate2::bufread::MultiGzDecoder::new(counted)),
+            Packing::Gzip => Box::new(Gunzipped { member: Some(GzDecoder::new(counted)) }),
             Packing::Zstd => {
                 let mut decoder = zstd::stream::read::Decoder::with_buffer(counted)?;
                 decoder.window_log_max(WINDOW)?;

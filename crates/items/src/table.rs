@@ -6,8 +6,11 @@ mod parquet;
 
 use std::path::Path;
 
+use gpulane_model::Decode;
+
 use crate::problem::Stop;
 pub(crate) use parquet::DataColumns;
+pub use parquet::{MOST_PAGE_ROWS, checked_page, shared_bytes};
 
 /// Which kind of table a file is, by its name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -56,6 +59,17 @@ impl Kind {
         }
     }
 
+    /// Whether files of this kind are taken for tables where a glob or a folder holds nothing else: not where they may be meant to be
+    /// read whole.
+    pub(crate) const fn is_meant(self, decode: Option<Decode>) -> bool {
+        match decode {
+            Some(Decode::Image(_) | Decode::Npy) => true,
+            Some(_) => false,
+            // The model may say `text` or `bytes` itself, and a line of text is one.
+            None => matches!(self, Self::Parquet),
+        }
+    }
+
     /// Whether a table can be opened; of Parquet alone that can be known without reading rows.
     pub(crate) fn open(self, path: &Path) -> Result<(), Stop> {
         if self == Self::Parquet { parquet::columns(path).map(drop) } else { Ok(()) }
@@ -84,14 +98,52 @@ impl Kind {
 
 /// There is no such column; these are there.
 fn no_column(path: &Path, column: &str, columns: &[String]) -> Stop {
+    let columns = offered(columns);
+    let near = nearest(column, &columns).map_or_else(String::new, |near| format!(", did you mean `{near}`?"));
     Stop::input(
-        format!("{} has no column `{column}`", path.display()),
+        format!("{} has no column `{column}`{near}", path.display()),
         if columns.is_empty() {
             "it has none at all".to_owned()
         } else {
-            format!("its columns are {}", quoted(columns))
+            format!("its columns are {}", quoted(&columns))
         },
     )
+}
+
+/// That an input is a table, or tables like this one, and which columns there are to choose from.
+pub(crate) fn which_column(kind: Kind, path: &Path, input: &str, several: bool) -> Result<Stop, Stop> {
+    let columns = offered(&kind.columns(path)?);
+    let example = columns.first().map_or("path", String::as_str);
+    let (what, itself) = if several {
+        (
+            "these are tables; which column? The first has",
+            "to pass the files themselves, write `--decode bytes`",
+        )
+    } else {
+        (
+            "it is a table; which column? It has",
+            "to pass the file itself, name it in a list file, `@files.txt`",
+        )
+    };
+    Ok(Stop::input(format!("{what} {}", quoted(&columns)), format!("write `{input}:{example}`; {itself}")))
+}
+
+/// The columns as they are offered: first those of images, a struct of bytes and path, by the one name that stands for both.
+fn offered(columns: &[String]) -> Vec<String> {
+    let has = |name: &str| columns.iter().any(|column| column == name);
+    let images = columns.iter().filter_map(|column| column.strip_suffix(".bytes"));
+    let images = images.filter(|name| has(&format!("{name}.path")) && !has(name)).map(ToOwned::to_owned);
+    images.chain(columns.iter().cloned()).collect()
+}
+
+/// The column that was most likely meant.
+fn nearest<'c>(column: &str, columns: &'c [String]) -> Option<&'c str> {
+    /// Names that have less in common are others.
+    const LEAST: f64 = 0.6;
+    let likeness =
+        |name: &str| strsim::normalized_damerau_levenshtein(&column.to_lowercase(), &name.to_lowercase());
+    let scored = columns.iter().map(|name| (likeness(name), name.as_str()));
+    scored.filter(|(score, _)| *score > LEAST).max_by(|a, b| a.0.total_cmp(&b.0)).map(|(_, name)| name)
 }
 
 /// A few names in quotes, and how many more there are.

@@ -248,6 +248,9 @@ pub enum Event {
         items: u64,
         /// How many of them were settled before, in results or failed.
         settled: u64,
+        /// How many fail by the list alone (a folder that could not be listed, a broken tar), however often they are tried.
+        #[serde(default, skip_serializing_if = "is_zero")]
+        lacking: u64,
     },
     /// An item of a map failed. The first thousand of a map are told; `failed.jsonl` has them all.
     ItemFailed {
@@ -393,6 +396,12 @@ impl Event {
             _ => None,
         }
     }
+}
+
+/// Most maps have nothing of the kind.
+#[allow(clippy::trivially_copy_pass_by_ref)] // as serde asks for it
+const fn is_zero(number: &u64) -> bool {
+    *number == 0
 }
 
 #[allow(clippy::trivially_copy_pass_by_ref)] // serde hands out references

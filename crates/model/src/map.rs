@@ -170,6 +170,9 @@ pub enum FeederWord {
         items: u64,
         /// How many of them were settled before, in results or failed.
         settled: u64,
+        /// How many of them fail by the list alone.
+        #[serde(default)]
+        lacking: u64,
     },
     /// An item failed; told before the commit it belongs to.
     ItemFailed {

@@ -15,6 +15,8 @@ pub struct MapState {
     pub failed: u64,
     /// Items with a result whose picture is damaged.
     pub damaged: u64,
+    /// Items that fail by the list alone, however often they are tried.
+    pub lacking: u64,
     /// How many commits the journal knows of.
     pub commits: u64,
     /// Failures the journal names one by one; there is a limit to them.
@@ -37,6 +39,11 @@ impl MapState {
         because[at + 1..].split('`').next()
     }
 
+    /// Whether every item that failed would fail again: what is wrong with it stands in the list of items, which stays as it was.
+    pub const fn fails_for_good(&self) -> bool {
+        self.finished.is_some() && self.failed > 0 && self.failed <= self.lacking
+    }
+
     /// Items that are neither in results nor failed; `None`: they were not listed yet.
     pub fn left(&self) -> Option<u64> {
         self.items.map(|items| items.saturating_sub(self.settled))
@@ -45,7 +52,8 @@ impl MapState {
     /// Takes in one event of this map.
     pub(crate) fn apply(&mut self, event: &Event) {
         match event {
-            Event::MapOpened { items, settled, .. } => {
+            Event::MapOpened { items, settled, lacking, .. } => {
+                self.lacking = count(*lacking);
                 (self.items, self.settled, self.again) = (Some(count(*items)), count(*settled), false);
                 self.stopped = None;
             }
@@ -106,7 +114,7 @@ mod tests {
     fn a_map_taken_up_again_owes_what_failed() {
         let mut map = MapState::default();
         let stage = || "map".to_owned();
-        map.apply(&Event::MapOpened { stage: stage(), items: 10, settled: 0 });
+        map.apply(&Event::MapOpened { stage: stage(), items: 10, settled: 0, lacking: 2 });
         map.apply(&committed(0, 6, 2));
         map.apply(&committed(1, 2, 0));
         assert_eq!(map.damaged, 2);
@@ -121,7 +129,7 @@ mod tests {
         assert_eq!(map.damaged, 3, "the last word counts");
         map.apply(&Event::MapReopened { stage: stage() });
         assert_eq!((map.settled, map.failed, map.again, map.finished.is_none()), (8, 0, true, true));
-        map.apply(&Event::MapOpened { stage: stage(), items: 10, settled: 8 });
+        map.apply(&Event::MapOpened { stage: stage(), items: 10, settled: 8, lacking: 2 });
         assert!(!map.again);
     }
 }

@@ -75,7 +75,9 @@ fn which_pictures_are_damaged_is_as_durable_as_their_rows() {
 
 /// Notes that these items are damaged.
 fn note(writer: &mut Writer, numbers: &[u64]) {
-    numbers.iter().for_each(|number| writer.note_damaged(&number.to_string(), "truncated: no end"));
+    for number in numbers {
+        writer.note_damaged(&number.to_string(), "truncated: no end");
+    }
 }
 
 /// The items in `damaged.jsonl`.

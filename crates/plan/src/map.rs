@@ -255,6 +255,17 @@ fn tolerance(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Tolerance> 
 }
 
 fn ring(node: &Node<'_>, problems: &mut Problems<'_>) -> Option<Bytes> {
+    if matches!(node.get_ref(), DeValue::Integer(_) | DeValue::Float(_)) {
+        let span = node.span();
+        let number = problems.raw(&span).unwrap_or("2").trim_start_matches(['-', '+']);
+        let [small, large] =
+            ["MiB", "GiB"].map(|unit| problems.assignment("ring", &format!("\"{number}{unit}\"")));
+        problems
+            .error(&span, "`ring` needs a unit")
+            .label("MiB or GiB?")
+            .help(format!("write {small} or {large}"));
+        return None;
+    }
     let bytes: Bytes = parsed("ring", node, problems)?;
     if bytes.0 == 0 {
         problems.error(&node.span(), "`ring` must be more than 0").help("write for example \"2GiB\"");

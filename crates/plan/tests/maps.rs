@@ -66,6 +66,10 @@ fn what_a_map_cannot_have_is_said() {
         (MAP.replace("[\"*.jpg\"]", "[]"), "`input` must not be empty"),
         (MAP.replace(" }", ", decode = \"mp4\" }"), "`decode`: "),
         (MAP.replace(" }", ", ring = \"0B\" }"), "`ring` must be more than 0"),
+        (
+            MAP.replace(" }", ", ring = 10 }"),
+            "`ring` needs a unit | write `ring = \"10MiB\"` or `ring = \"10GiB\"`",
+        ),
         (MAP.replace(" }", ", max_failures = \"few\" }"), "`max_failures`: `few` is no limit"),
         (MAP.replace(" }", ", strict = 1 }"), "`strict` must be `true` or `false`, not an integer"),
         (MAP.replace(" }", ", item_timeout = \"0s\" }"), "`item_timeout` must be longer than 0"),

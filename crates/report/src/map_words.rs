@@ -13,7 +13,7 @@ const STOPPED: usize = 80;
 /// A map's event in a line; `None`: it is no event of a map, or not worth one.
 pub(crate) fn map_line(event: &Event, palette: Palette) -> Option<String> {
     Some(match event {
-        Event::MapOpened { stage, items, settled } => {
+        Event::MapOpened { stage, items, settled, .. } => {
             let before = match settled {
                 0 => String::new(),
                 settled => format!(", {} of them done before", number(*settled)),
@@ -84,6 +84,17 @@ pub(crate) fn again(state: &RunState, run: &str) -> String {
     advised.map_or_else(|| format!("gpulane resume {run} --failed"), |command| safe(command).into_owned())
 }
 
+/// Whether nothing that failed can succeed with another try: every failure is of a folder, tar or row that the list of items has as
+/// bad.
+pub(crate) fn fails_for_good(state: &RunState) -> bool {
+    let mut failing = state.maps.iter().flatten().filter(|map| map.failed > 0).peekable();
+    state.counts.failed == 0 && failing.peek().is_some() && failing.all(MapState::fails_for_good)
+}
+
+/// What to do instead of another try.
+pub(crate) const ONCE_MENDED: &str =
+    "map what is mended, that folder or tar, by itself into another --out; this map keeps its list of items";
+
 /// Whether the job failed for no other reason than that its map stopped, which is told of the map.
 pub(crate) fn fell_with_its_map(plan: &Plan, state: &RunState, job: JobId, failure: &Failure) -> bool {
     let map = state.maps[plan.job(job).stage.index()].as_ref();
@@ -153,7 +164,9 @@ pub(crate) fn closing(
             tell("stopped:", safe(because).into_owned());
         }
     }
-    if items_failed(state) > 0 && state.counts.failed == 0 {
+    if fails_for_good(state) {
+        lines.push(format!("  {} {ONCE_MENDED}", palette.paint(Style::Dim, "mended:  ")));
+    } else if items_failed(state) > 0 && state.counts.failed == 0 {
         let what = palette.paint(Style::Dim, "again:   ");
         lines.push(format!("  {what} {}", again(state, &shell(&shown(dir.root())))));
     }

@@ -8,7 +8,7 @@ use crate::gpu_words::gpu_troubles;
 use crate::lanes::{lane_label, machine_text};
 use crate::last_words::log_of;
 use crate::look::Look;
-use crate::map_words::{again, closing, is_lone, maps_of};
+use crate::map_words::{ONCE_MENDED, again, closing, fails_for_good, is_lone, maps_of};
 use crate::maps::{Progress, maps};
 use crate::pace::slot;
 use crate::palette::{Palette, Style, job_style};
@@ -315,6 +315,7 @@ fn next(of: &Snapshot<'_>, palette: Palette) -> String {
         Phase::Starting | Phase::Running | Phase::Waiting => ("watch it", format!("gpulane watch {run}")),
         // What another user's journal advises is not for us to type.
         _ if !of.dir.is_ours() => return String::new(),
+        Phase::Failed if fails_for_good(of.state) => ("have the rest", ONCE_MENDED.to_owned()),
         Phase::Failed => ("try what failed again", again(of.state, &run)),
         Phase::Succeeded => return String::new(),
         _ if phase.can_resume() => (

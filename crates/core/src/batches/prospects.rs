@@ -173,7 +173,7 @@ mod tests {
     fn one_that_is_loaded_or_fails_otherwise_is_hope_for_the_others() {
         type Also = fn(&mut Prospects);
         let hopes: [Also; 3] = [Prospects::on_loaded, Prospects::on_success, |prospects| {
-            prospects.on_unloaded("cannot read it: Permission denied")
+            prospects.on_unloaded("cannot read it: Permission denied");
         }];
         for hope in hopes {
             let mut prospects = Prospects::default();

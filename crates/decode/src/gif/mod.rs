@@ -23,7 +23,7 @@ pub(crate) fn first_frame<'a>(
     if outline.sides.0 == 0 || outline.sides.1 == 0 {
         return Err(Rejection::broken("broken GIF: a frame without pixels"));
     }
-    if !(1..=8).contains(&outline.code_bits) {
+    if !(1..=11).contains(&outline.code_bits) {
         return Err(Rejection::broken(format!(
             "broken GIF: codes that begin with {} bits",
             u32::from(outline.code_bits) + 1

@@ -19,7 +19,18 @@ pub(crate) fn embedded(encoded: &[u8], format: Format) -> Option<Cow<'_, [u8]>> 
         Format::Gif => gif(encoded).map(Cow::Owned),
         Format::Bmp => bmp(encoded).map(Cow::Borrowed),
     };
-    found.filter(|profile| !profile.is_empty())
+    found.filter(|profile| !profile.is_empty()).map(cut_off)
+}
+
+/// What is enough to see that a profile is too large.
+fn cut_off(profile: Cow<'_, [u8]>) -> Cow<'_, [u8]> {
+    match profile {
+        Cow::Borrowed(bytes) => Cow::Borrowed(&bytes[..bytes.len().min(LARGEST + 1)]),
+        Cow::Owned(mut bytes) => {
+            bytes.truncate(LARGEST + 1);
+            Cow::Owned(bytes)
+        }
+    }
 }
 
 /// The `ICC_PROFILE` segments before the image data, in the order of their numbers; all or none.
@@ -45,7 +56,7 @@ fn jpeg(encoded: &[u8]) -> Option<Vec<u8>> {
     }
     parts.sort_unstable();
     let whole = parts.first().is_some_and(|first| usize::from(first[1]) == parts.len());
-    whole.then(|| parts.iter().flat_map(|part| &part[2..]).copied().collect())
+    whole.then(|| parts.iter().flat_map(|part| &part[2..]).copied().take(LARGEST + 1).collect())
 }
 
 /// The `iCCP` chunk before the image data.
@@ -173,6 +184,50 @@ mod tests {
         file.extend(b"\x21\xfe\x02hi\0");
         file.extend(b"\x21\xff\x0bICCRGBG1012\x03abc\x02de\0\x2c");
         assert_eq!(embedded(&file, Format::Gif).as_deref(), Some(b"abcde".as_slice()));
+    }
+
+    #[test]
+    fn of_a_profile_that_is_too_large_no_more_is_handed_out_than_shows_that() {
+        let long = vec![7; LARGEST + (1 << 20)];
+        let length = u32::try_from(long.len()).unwrap();
+        let jpeg_part = |(at, data): (usize, &[u8])| {
+            let parts = long.chunks(60_000).len();
+            let head = [u8::try_from(at + 1).unwrap(), u8::try_from(parts).unwrap()];
+            let length = u16::try_from(data.len() + 16).unwrap().to_be_bytes();
+            [b"\xff\xe2".as_slice(), &length, b"ICC_PROFILE\0", &head, data].concat()
+        };
+        let jpeg: Vec<u8> = long.chunks(60_000).enumerate().flat_map(jpeg_part).collect();
+        let gif: Vec<u8> = long
+            .chunks(255)
+            .flat_map(|block| [&[u8::try_from(block.len()).unwrap()], block].concat())
+            .collect();
+        let mut packer = flate2::write::ZlibEncoder::new(Vec::new(), flate2::Compression::fast());
+        std::io::Write::write_all(&mut packer, &long).unwrap();
+        let packed = [b"a\0\0".as_slice(), &packer.finish().unwrap()].concat();
+        let packed_length = u32::try_from(packed.len()).unwrap().to_be_bytes();
+        let mut bmp = [b"BM".as_slice(), &[0; 12], &124_u32.to_le_bytes(), &[0; 120]].concat();
+        bmp[70..74].copy_from_slice(b"DEBM");
+        bmp[126..130].copy_from_slice(&124_u32.to_le_bytes());
+        bmp[130..134].copy_from_slice(&length.to_le_bytes());
+        let entry = [
+            &34_675_u16.to_le_bytes(),
+            &7_u16.to_le_bytes()[..],
+            &length.to_le_bytes(),
+            &26_u32.to_le_bytes(),
+        ];
+        for (format, file) in [
+            (Format::Jpeg, [b"\xff\xd8".as_slice(), &jpeg, b"\xff\xda"].concat()),
+            (Format::Png, [&[0; 8], packed_length.as_slice(), b"iCCP", &packed].concat()),
+            (Format::WebP, [&[0; 12], b"ICCP".as_slice(), &length.to_le_bytes(), &long].concat()),
+            (
+                Format::Tiff,
+                [b"II\x2a\0\x08\0\0\0\x01\0".as_slice(), &entry.concat(), &[0; 4], &long].concat(),
+            ),
+            (Format::Gif, [&[0; 13], b"\x21\xff\x0bICCRGBG1012".as_slice(), &gif, b"\0"].concat()),
+            (Format::Bmp, [bmp.as_slice(), &[0; 30], &long].concat()),
+        ] {
+            assert_eq!(embedded(&file, format).map(|found| found.len()), Some(LARGEST + 1), "{format:?}");
+        }
     }
 
     proptest::proptest! {

@@ -3,7 +3,7 @@
 
 mod embedded;
 
-use std::sync::Arc;
+use std::sync::{Arc, Mutex, PoisonError};
 
 use lcms2::{
     ColorSpaceSignature, DisallowCache, Flags, Intent, PixelFormat, Profile, ThreadContext, Transform,
@@ -19,6 +19,13 @@ pub(crate) const LARGEST: usize = 4 << 20;
 /// Times the bytes of a profile that making its conversion takes at most: the profile itself, what is kept to know it again, Little CMS's
 /// copy, and its tables before and after they are brought to 16 bits. Measured with a profile that is nearly all table.
 pub(crate) const COPIES: u64 = 7;
+
+/// Larger profiles are made conversions of one at a time: before its memory is claimed, an image may use no more than what is too little to
+/// be counted.
+const ALONE: usize = 1 << 20;
+
+/// Held by whoever makes a conversion of a large profile.
+static MAKING: Mutex<()> = Mutex::new(());
 
 /// Profiles that are kept from file to file.
 const KEPT: usize = 8;
@@ -45,6 +52,9 @@ pub(crate) struct Conversion {
     space: Space,
     /// None where it would leave every colour as it is, within rounding: most pictures say that they are sRGB.
     transform: Option<ToRgb>,
+    /// Little CMS's memory functions and settings, which freeing a transform asks for: behind it, because fields are dropped in their order.
+    /// Never locked; without a mutex it could not be shared between threads.
+    _context: Mutex<ThreadContext>,
 }
 
 /// The bytes of a profile, and what became of them.
@@ -59,10 +69,18 @@ pub(crate) struct Profiles {
 impl Profiles {
     /// The conversion from `profile`, or why there is none.
     pub(crate) fn conversion(&mut self, profile: &[u8]) -> Result<Arc<Conversion>, Rejection> {
+        if profile.len() > LARGEST {
+            let what = format!("its colour profile has more than {LARGEST} bytes, which is not read");
+            return Err(Rejection::broken(what));
+        }
         let known = self.kept.iter().position(|(bytes, _)| bytes == profile);
-        let made = match known {
-            Some(at) => self.kept.remove(at),
-            None => (profile.to_vec(), Conversion::new(profile).map(Arc::new)),
+        let made = if let Some(at) = known {
+            self.kept.remove(at)
+        } else {
+            // An image's memory is claimed once, when it is known whether its colours are converted. Until then large ones wait for each other.
+            let _alone =
+                (profile.len() > ALONE).then(|| MAKING.lock().unwrap_or_else(PoisonError::into_inner));
+            (profile.to_vec(), Conversion::new(profile).map(Arc::new))
         };
         let answer = made.1.clone();
         self.kept.insert(0, made);
@@ -83,9 +101,6 @@ impl Profiles {
 
 impl Conversion {
     fn new(profile: &[u8]) -> Result<Self, String> {
-        if profile.len() > LARGEST {
-            return Err(format!("its colour profile has more than {LARGEST} bytes, which is not read"));
-        }
         if !tables_fit(profile) {
             return Err(damaged("a table in it is larger than the profile"));
         }
@@ -111,7 +126,8 @@ impl Conversion {
         )
         .map_err(|_| damaged("no conversion to sRGB can be made of it"))?;
         let transform = Some(transform).filter(|transform| !leaves_colours(space, transform));
-        Ok(Self { space, transform })
+        drop((source, target));
+        Ok(Self { space, transform, _context: Mutex::new(context) })
     }
 
     /// Whether pixels of this kind must be converted; an error where the profile is for others.
@@ -235,4 +251,19 @@ fn tables_fit(profile: &[u8]) -> bool {
     let tags = number(128).unwrap_or(0).min(100);
     // A tag that lies beyond the end is Little CMS's to refuse.
     (0..tags).all(|tag| table(tag).is_none_or(|size| size.is_some_and(|size| size <= profile.len())))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn nothing_is_kept_of_a_profile_that_is_too_large() {
+        let mut profiles = Profiles::default();
+        let refused = profiles.conversion(&vec![0; LARGEST + 1]).err().map(|why| why.to_string());
+        assert!(refused.is_some_and(|why| why.contains("more than 4194304 bytes")));
+        assert_eq!(profiles.kept(), 0);
+        assert!(profiles.conversion(&[0; 10]).is_err());
+        assert!(profiles.kept() > 0, "what is damaged is known again");
+    }
 }

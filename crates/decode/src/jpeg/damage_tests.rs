@@ -18,6 +18,7 @@ struct Writing {
     subsamp: Subsamp,
     optimize: bool,
     progressive: bool,
+    arithmetic: bool,
 }
 
 const SIDES: (usize, usize) = (120, 88);
@@ -27,11 +28,9 @@ const LIMITS: Limits = Limits { max_pixels: 1 << 20, max_bytes: u32::MAX as u64,
 
 fn writing() -> impl Strategy<Value = Writing> {
     let subsamp = select(vec![Subsamp::None, Subsamp::Sub2x1, Subsamp::Sub2x2, Subsamp::Gray]);
-    (subsamp, any::<bool>(), any::<bool>()).prop_map(|(subsamp, optimize, progressive)| Writing {
-        subsamp,
-        optimize,
-        progressive,
-    })
+    (subsamp, any::<bool>(), any::<bool>(), prop::bool::weighted(0.2)).prop_map(
+        |(subsamp, optimize, progressive, arithmetic)| Writing { subsamp, optimize, progressive, arithmetic },
+    )
 }
 
 impl Writing {
@@ -51,6 +50,7 @@ impl Writing {
         compressor.set_subsamp(self.subsamp).unwrap();
         compressor.set_optimize(self.optimize).unwrap();
         compressor.set_progressive(self.progressive).unwrap();
+        compressor.set_arithmetic(self.arithmetic).unwrap();
         let image =
             Image { pixels: pixels.as_slice(), width, pitch: width * 3, height, format: PixelFormat::RGB };
         compressor.compress_to_vec(image).unwrap()
@@ -151,7 +151,7 @@ proptest! {
 }
 
 fn plain(subsamp: Subsamp, progressive: bool) -> Vec<u8> {
-    Writing { subsamp, optimize: false, progressive }.encoded()
+    Writing { subsamp, optimize: false, progressive, arithmetic: false }.encoded()
 }
 
 /// Puts `bytes` before the place `from_end` bytes before the end.
@@ -243,6 +243,66 @@ fn the_reason_says_what_is_damaged() {
     let table = progressive[..scan].windows(2).rposition(|pair| pair == [0xff, 0xc4]).unwrap();
     let failed = decoded(&progressive[..table], WAYS[0], DamagePolicy::Fail).map(|made| made.0);
     assert_eq!(failed, Err(Rejection::broken("truncated: the JPEG's image data ends too early")));
+}
+
+#[test]
+fn what_is_missing_of_arithmetic_codes_is_told_by_the_missing_end() {
+    for progressive in [false, true] {
+        let writing = Writing { subsamp: Subsamp::Sub2x2, optimize: false, progressive, arithmetic: true };
+        let whole = writing.encoded();
+        for way in WAYS {
+            assert!(decoded(&whole, way, DamagePolicy::Fail).is_ok(), "{way:?}");
+            for length in [whole.len() / 2, whole.len() - 10] {
+                let failed = decoded(&whole[..length], way, DamagePolicy::Fail).map(|made| made.0);
+                let words = "truncated: the JPEG's image data ends too early";
+                assert_eq!(failed, Err(Rejection::broken(words)), "{length} {way:?}");
+                assert!(decoded(&whole[..length], way, DamagePolicy::Warn).unwrap().0.damaged);
+            }
+        }
+    }
+}
+
+/// A picture with a scan for each of its three components: a gray one, three times.
+fn apart() -> Vec<u8> {
+    let gray = plain(Subsamp::Gray, false);
+    let place = |mark: [u8; 2]| gray.windows(2).position(|pair| pair == mark).unwrap();
+    let (frame, scan) = (place([0xff, 0xc0]), place([0xff, 0xda]));
+    let components = [1, 0x11, 0, 2, 0x11, 0, 3, 0x11, 0];
+    let head = marker(0xc0, &[&gray[frame + 4..frame + 9], &[3], &components].concat());
+    let mut file = [&gray[..frame], &head, &gray[frame + 13..scan]].concat();
+    for component in 1..=3 {
+        file.extend(marker(0xda, &[1, component, 0, 0, 63, 0]));
+        file.extend(&gray[scan + 10..gray.len() - 2]);
+    }
+    [file, vec![0xff, 0xd9]].concat()
+}
+
+#[test]
+fn a_picture_without_one_of_its_components_is_damaged_also_with_an_end_mark() {
+    // One scan for each component; the last ones are left out.
+    let apart = apart();
+    let scans: Vec<usize> =
+        apart.windows(2).enumerate().filter(|(_, pair)| *pair == [0xff, 0xda]).map(|(at, _)| at).collect();
+    assert_eq!(scans.len(), 3);
+    for way in WAYS {
+        assert!(decoded(&apart, way, DamagePolicy::Fail).is_ok(), "{way:?}");
+        for (end, words) in [
+            (scans[1], "damaged JPEG: 2 components without image data"),
+            (scans[2], "damaged JPEG: no image data for one of its components"),
+        ] {
+            let ended = [&apart[..end], &[0xff, 0xd9]].concat();
+            let failed = decoded(&ended, way, DamagePolicy::Fail).map(|made| made.0);
+            assert_eq!(failed, Err(Rejection::broken(words)), "{way:?}");
+        }
+    }
+    // Of a progressive one the first coefficients must be there. That later scans make them no finer is how some files are written.
+    let progressive = plain(Subsamp::Sub2x2, true);
+    let scan = progressive.windows(2).rposition(|pair| pair == [0xff, 0xda]).unwrap();
+    let table = progressive[..scan].windows(2).rposition(|pair| pair == [0xff, 0xc4]).unwrap();
+    let coarse = [&progressive[..table], &[0xff, 0xd9]].concat();
+    for way in WAYS {
+        assert!(decoded(&coarse, way, DamagePolicy::Fail).is_ok_and(|made| !made.0.damaged), "{way:?}");
+    }
 }
 
 #[test]

@@ -20,6 +20,8 @@ pub(crate) struct Header {
     pub(crate) width: u32,
     /// Pixels down, before orientation.
     pub(crate) height: u32,
+    /// Components of a pixel.
+    pub(crate) components: u8,
     /// From EXIF or XMP; 1 if neither says it.
     pub(crate) orientation: u8,
     /// Baseline, 8 bits, in one scan, with all tables it needs: what every decoder can do, also those in hardware.
@@ -126,7 +128,16 @@ pub(crate) fn read(encoded: &[u8]) -> Result<Header, &'static str> {
                 let (units, _) = units((width, height), described);
                 let restarts = (units.0 * units.1).saturating_sub(1).checked_div(interval).unwrap_or(0);
                 let data = at + body.len();
-                return Ok(Header { width, height, orientation, baseline, coefficients, data, restarts });
+                return Ok(Header {
+                    width,
+                    height,
+                    components,
+                    orientation,
+                    baseline,
+                    coefficients,
+                    data,
+                    restarts,
+                });
             }
             _ => {}
         }
@@ -238,6 +249,7 @@ mod tests {
         let header = Header {
             width: 772,
             height: 258,
+            components: 3,
             orientation: 1,
             baseline: true,
             coefficients: 0,

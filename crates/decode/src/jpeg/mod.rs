@@ -22,7 +22,7 @@ pub(crate) use header::{Header, read as read_header};
 use libjpeg::{Colours, Handle, Pixel, Said, Sampling};
 
 /// Progressive files that refine themselves more often than this are made to keep us busy.
-pub(crate) const MOST_SCANS: u32 = 500;
+const MOST_SCANS: u32 = 500;
 
 /// What one thread keeps between JPEGs: buffers, and tables that a file with the same ones needs not set up again. Nothing of
 /// libjpeg-turbo's, which keeps tables from file to file and goes on at an old marker after an error.
@@ -98,6 +98,24 @@ impl<'e> Opened<'e> {
     fn judged(&self, said: Result<Said, String>) -> Result<Damage, Rejection> {
         said.map(|said| verdict::damage(&said, self.encoded)).map_err(|said| broken(&said))
     }
+}
+
+/// Decodes a JPEG that is part of another file into `target`, which has room for its pixels: as many samples of each as it has components, 1, 3 or
+/// 4. Judged as files of their own are.
+pub(crate) fn part(encoded: &[u8], header: Header, target: &mut [u8]) -> Result<Damage, Rejection> {
+    let pixel = match header.components {
+        1 => Pixel::Gray,
+        3 => Pixel::Rgb,
+        4 => Pixel::Cmyk,
+        other => return Err(broken(&format!("{other} components"))),
+    };
+    let mut handle = Handle::new(encoded).map_err(Rejection::broken)?;
+    let seen = handle.header().map_err(|said| broken(&said))?;
+    if (seen.width, seen.height) != (header.width as usize, header.height as usize) {
+        return Err(broken("more than one frame header"));
+    }
+    let said = handle.pixels(1, pixel, target).map_err(|said| broken(&said))?;
+    Ok(verdict::damage(&said, encoded))
 }
 
 fn broken(said: &str) -> Rejection {

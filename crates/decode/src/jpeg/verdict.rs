@@ -29,7 +29,8 @@ pub(super) fn damage(said: &Said, encoded: &[u8]) -> Damage {
     if said.is_nothing() {
         return Damage::NONE;
     }
-    if said.count(Kind::End) > 0 && (said.count(Kind::Missing) > 0 || !said.complete) {
+    let cut = said.count(Kind::Missing) > 0 || !said.complete || said.arithmetic;
+    if said.count(Kind::End) > 0 && cut {
         return Damage::of("truncated: the JPEG's image data ends too early");
     }
     let warned = Kind::ALL.into_iter().filter_map(|kind| Some((said.count(kind), harm(kind)?)));
@@ -38,8 +39,10 @@ pub(super) fn damage(said: &Said, encoded: &[u8]) -> Damage {
     let beyond = u32::from(said.count(Kind::Missing) == 0 && !is_harmless(&said.last, encoded));
     let unread =
         [(said.unfinished, overlong), (beyond, ("more image data than the picture has room for", ""))];
+    let lacking = ("no image data for one of its components", "components without image data");
     let found: Vec<String> = warned
         .chain(unread)
+        .chain([(said.lacking, lacking)])
         .filter(|(count, _)| *count > 0)
         .map(|(count, (one, many))| if count == 1 { one.to_owned() } else { format!("{count} {many}") })
         .collect();

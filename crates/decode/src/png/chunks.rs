@@ -11,6 +11,8 @@ pub(super) const SIGNATURE: usize = 8;
 
 /// What a text may grow to; longer ones are no notes.
 const LONGEST_TEXT: usize = 1 << 20;
+/// Texts of one keyword that are unpacked until one can be.
+const MOST_READ: usize = 4;
 
 /// A chunk of a PNG.
 pub(super) struct Chunk<'a> {
@@ -110,16 +112,15 @@ pub(super) fn contradicts_its_sum(encoded: &[u8], most: u64) -> bool {
 /// The notes of a PNG: its own chunk for EXIF, or what `ImageMagick` puts into a text; and XMP. Of several the last one counts. What
 /// stands behind the next frame of an animation does not.
 pub(super) fn notes(encoded: &[u8]) -> Notes<'_> {
-    let (mut found, mut profile, mut seen_data, mut moving) = (Notes::default(), None, false, false);
+    let (mut found, mut seen_data, mut moving) = (Notes::default(), false, false);
+    let (mut profiles, mut packets) = (Vec::new(), Vec::new());
     for Chunk { name, body, .. } in Chunks::of(encoded) {
         match &name {
             b"eXIf" => found.exif = Some(Cow::Borrowed(body)),
             b"tEXt" | b"zTXt" | b"iTXt" => match text(name, body) {
-                Some((b"exif", Cow::Borrowed(block))) if &name == b"tEXt" => {
-                    found.exif = Some(Cow::Borrowed(block));
-                }
-                Some((b"Raw profile type exif", text)) => profile = Some(text),
-                Some((b"XML:com.adobe.xmp", text)) => found.xmp = Some(text),
+                Some((b"exif", text)) if &name == b"tEXt" => found.exif = Some(Cow::Borrowed(text.stored)),
+                Some((b"Raw profile type exif", text)) => profiles.push(text),
+                Some((b"XML:com.adobe.xmp", text)) => packets.push(text),
                 _ => {}
             },
             b"acTL" => moving = true,
@@ -130,13 +131,41 @@ pub(super) fn notes(encoded: &[u8]) -> Notes<'_> {
         }
     }
     if found.exif.is_none() {
-        found.exif = profile.and_then(|text| raw_profile(&text)).map(Cow::Owned);
+        found.exif = last(&profiles, Text::read).and_then(|text| raw_profile(&text)).map(Cow::Owned);
     }
+    found.xmp = last(&packets, Text::read);
     found
 }
 
+/// A text as it is stored.
+#[derive(Clone, Copy)]
+struct Text<'a> {
+    packed: bool,
+    stored: &'a [u8],
+}
+
+impl<'a> Text<'a> {
+    /// What it says, unless it cannot be unpacked or is too long.
+    fn read(self) -> Option<Cow<'a, [u8]>> {
+        if self.packed {
+            fdeflate::decompress_to_vec_bounded(self.stored, LONGEST_TEXT).ok().map(Cow::Owned)
+        } else {
+            Some(Cow::Borrowed(self.stored))
+        }
+    }
+}
+
+/// The last of these texts that can be read, of the last few: a file may have hundreds of thousands, each of which becomes a thousand times
+/// its size.
+fn last<'a>(
+    texts: &[Text<'a>],
+    mut read: impl FnMut(Text<'a>) -> Option<Cow<'a, [u8]>>,
+) -> Option<Cow<'a, [u8]>> {
+    texts.iter().rev().take(MOST_READ).find_map(|text| read(*text))
+}
+
 /// Keyword and text of those chunks that can be notes.
-fn text(name: [u8; 4], body: &[u8]) -> Option<(&[u8], Cow<'_, [u8]>)> {
+fn text(name: [u8; 4], body: &[u8]) -> Option<(&[u8], Text<'_>)> {
     let (keyword, rest) = split(body)?;
     if !matches!(keyword, b"exif" | b"Raw profile type exif" | b"XML:com.adobe.xmp") {
         return None;
@@ -153,12 +182,7 @@ fn text(name: [u8; 4], body: &[u8]) -> Option<(&[u8], Cow<'_, [u8]>)> {
             (packed != 0, text)
         }
     };
-    let text = if packed {
-        Cow::Owned(fdeflate::decompress_to_vec_bounded(text, LONGEST_TEXT).ok()?)
-    } else {
-        Cow::Borrowed(text)
-    };
-    Some((keyword, text))
+    Some((keyword, Text { packed, stored: text }))
 }
 
 /// What stands before the first zero, and behind it.
@@ -237,5 +261,32 @@ mod tests {
         // In one piece the `png` crate compares it.
         let whole = [b"\x89PNG\r\n\x1a\n".as_slice(), &chunk(b"IDAT", &stored(b"abd", right))].concat();
         assert!(!contradicts_its_sum(&whole, 3));
+    }
+
+    fn packed(text: &[u8]) -> Vec<u8> {
+        [b"XML:com.adobe.xmp\0\0".as_slice(), &fdeflate::compress_to_vec(text)].concat()
+    }
+
+    #[test]
+    fn of_many_texts_few_are_unpacked() {
+        let long = Text { packed: true, stored: &fdeflate::compress_to_vec(&vec![b' '; LONGEST_TEXT]) };
+        let mut unpacked = 0;
+        let mut counted = |text: Text<'static>| {
+            unpacked += 1;
+            text.read()
+        };
+        let long = Text { stored: Box::leak(Box::from(long.stored)), ..long };
+        assert_eq!(last(&vec![long; 100_000], &mut counted).map(|text| text.len()), Some(LONGEST_TEXT));
+        let broken = Text { stored: b"no zlib", ..long };
+        assert_eq!(last(&vec![broken; 100_000], &mut counted), None);
+        assert_eq!(unpacked, 1 + MOST_READ);
+    }
+
+    #[test]
+    fn the_last_text_that_can_be_read_counts() {
+        let start = [0; SIGNATURE].to_vec();
+        let texts = [packed(b"one"), packed(b"two"), b"XML:com.adobe.xmp\0\0no zlib".to_vec()];
+        let file = texts.iter().fold(start, |file, text| [file, chunk(b"zTXt", text)].concat());
+        assert_eq!(notes(&file).xmp.as_deref(), Some(b"two".as_slice()));
     }
 }

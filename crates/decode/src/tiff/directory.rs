@@ -118,6 +118,11 @@ impl<'a> File<'a> {
 }
 
 impl<'a> Directory<'a> {
+    /// Bytes of its entries.
+    pub(super) const fn bytes(&self) -> usize {
+        self.entries.len()
+    }
+
     /// The values of a tag, where the page has it.
     pub(super) fn find(&self, tag: u16) -> Result<Option<Values<'a>>, Rejection> {
         let (count_width, entry, offset) = self.file.widths();
@@ -157,6 +162,11 @@ impl<'a> Values<'a> {
     /// How many there are, as far as the entry says.
     pub(super) const fn count(&self) -> u64 {
         self.count
+    }
+
+    /// Whether the first `count` of them are all within the file.
+    pub(super) fn holds(&self, count: u64) -> bool {
+        count.saturating_mul(width(self.kind).unwrap_or(1) as u64) <= self.bytes.len() as u64
     }
 
     /// The bytes of all of them, as they lie in the file.

@@ -3,7 +3,7 @@
 use crate::Rejection;
 
 use super::directory::{Directory, File, Values};
-use super::reasons::{broken, truncated, unknown};
+use super::reasons::{Fault, broken, truncated, unknown};
 
 const STRIP_OFFSETS: u16 = 273;
 const ROWS_PER_STRIP: u16 = 278;
@@ -18,6 +18,8 @@ const TILE_BYTE_COUNTS: u16 = 325;
 pub(super) struct Grid<'a> {
     /// Where they lie.
     file: File<'a>,
+    /// They are tiles, not strips.
+    pub(super) tiled: bool,
     /// Pixels across one. Tiles may reach beyond the image.
     pub(super) width: u32,
     /// Pixels down one. The last ones may have fewer rows, and of tiles there may be more than the image has.
@@ -57,9 +59,13 @@ impl<'a> Grid<'a> {
         let counts = either(TILE_BYTE_COUNTS, STRIP_BYTE_COUNTS)?;
         let offsets = offsets.ok_or_else(|| broken("it does not say where its pixels are"))?;
         let (across, down) = (sides.0.div_ceil(width), sides.1.div_ceil(height));
-        let grid = Self { file: page.file, width, height, across, down, offsets, counts };
-        if offsets.count() < grid.chunks().saturating_mul(planes as u64) {
+        let grid = Self { file: page.file, tiled, width, height, across, down, offsets, counts };
+        let all = grid.chunks().saturating_mul(planes as u64);
+        if offsets.count() < all {
             return Err(broken("it does not say where all of its pixels are"));
+        }
+        if !offsets.holds(all) || counts.is_some_and(|counts| !counts.holds(all.min(counts.count()))) {
+            return Err(truncated());
         }
         Ok(grid)
     }
@@ -69,8 +75,8 @@ impl<'a> Grid<'a> {
         u64::from(self.across) * u64::from(self.down)
     }
 
-    /// The data of one strip or tile. `exact`: it is not compressed, and has so many bytes.
-    pub(super) fn data(&self, index: u64, exact: Option<usize>) -> Result<&'a [u8], Rejection> {
+    /// The data of one strip or tile, as far as the file goes. `exact`: it is not compressed, and should have so many bytes.
+    pub(super) fn data(&self, index: u64, exact: Option<usize>) -> Result<&'a [u8], Fault> {
         let offset = self.offsets.number(index)?;
         let from = self.file.from(offset);
         let counts = self.counts.filter(|counts| index < counts.count());
@@ -80,18 +86,18 @@ impl<'a> Grid<'a> {
                 self.without_count(index, offset, exact)?;
                 exact as u64
             }
-            (Some(count), Some(exact)) if count < exact as u64 => return Err(truncated()),
             (None, Some(exact)) => exact as u64,
             (Some(0), None) if offset == 0 => {
-                return Err(unknown("a strip or tile that was left out, so that it has no pixels"));
+                let reason = unknown("a strip or tile that was left out, so that it has no pixels");
+                return Err(Fault::Refused(reason));
             }
             (Some(count), _) => count,
             (None, None) if self.offsets.count() == 1 => from.len() as u64,
-            (None, None) => return Err(broken("it does not say how long its strips are")),
+            (None, None) => return Err(broken("it does not say how long its strips are").into()),
         };
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        if offset == 0 || from.is_empty() || exact.is_some_and(|exact| from.len() < exact) {
-            return Err(truncated());
+        if offset == 0 || from.is_empty() {
+            return Err(truncated().into());
         }
         Ok(&from[..from.len().min(bytes)])
     }

@@ -21,6 +21,7 @@ use crate::{Form, Kind, Limits, Rejection};
 
 use directory::File;
 use page::{Likeness, Page};
+use read::Outcome;
 use reasons::broken;
 
 /// Several pages of one channel, one shape and one element.
@@ -41,10 +42,11 @@ pub(crate) struct Stack<'a> {
 /// The first page. `keep`: samples of one channel keep all their bits.
 pub(crate) fn first_page<'a>(encoded: &'a [u8], keep: bool, limits: &Limits) -> Result<Still<'a>, Rejection> {
     let (file, first) = File::open(encoded)?;
-    let page = Page::of(&file.directory(first)?, keep, limits)?;
-    let (sides, layout, orientation) = (page.sides, page.pixels.layout, page.orientation);
+    let directory = file.directory(first)?;
+    let page = Page::of(&directory, keep, limits)?;
+    let (sides, layout, orientation) = (page.sides, page.pixels.layout, page::orientation(&directory));
     let (memory, limits) = (page.memory(limits), *limits);
-    let read = move |target: &mut [u8]| read::read(&page, &limits, target).map(|()| Damage::NONE);
+    let read = move |target: &mut [u8]| read::read(&page, &limits, target)?.judged();
     Ok(Still { sides, layout, orientation, memory, read: Box::new(read) })
 }
 
@@ -53,11 +55,11 @@ pub(crate) fn stack<'a>(encoded: &'a [u8], limits: &Limits) -> Result<Option<Sta
     let (file, first) = File::open(encoded)?;
     let directory = file.directory(first)?;
     let page = Page::of(&directory, true, limits)?;
-    if directory.next == 0 || page.pixels.layout.samples() != 1 || page.orientation != 1 {
+    if directory.next == 0 || page.pixels.layout.samples() != 1 || page::orientation(&directory) != 1 {
         return Ok(None);
     }
     let (like, mut memory) = (page.likeness(), page.memory(limits));
-    let (mut pages, mut at) = (1_u32, directory.next);
+    let (mut pages, mut at, mut toil) = (1_u32, directory.next, page.toil);
     // Brent's way to notice a circle without remembering all that was seen.
     let (mut seen, mut until) = (first, 2_u32);
     while at != 0 {
@@ -69,6 +71,9 @@ pub(crate) fn stack<'a>(encoded: &'a [u8], limits: &Limits) -> Result<Option<Sta
         if page.likeness() != like {
             return Ok(None);
         }
+        // Directories may lie on each other, and their values and strips as well.
+        toil = toil.saturating_add(page.toil);
+        page::check_toil(toil, encoded.len())?;
         memory = memory.max(page.memory(limits));
         pages = pages.checked_add(1).ok_or_else(|| broken("more pages than can be counted"))?;
         if pages == until {
@@ -115,12 +120,12 @@ impl Stack<'_> {
 
     /// Reads page after page into `target`, which has room for all.
     pub(crate) fn read(&mut self, target: &mut [u8]) -> Result<Damage, Rejection> {
-        let mut at = self.first;
+        let (mut at, mut all) = (self.first, Outcome::default());
         for room in target.chunks_exact_mut(self.page_bytes()) {
             let directory = self.file.directory(at)?;
-            read::read(&Page::of(&directory, true, &self.limits)?, &self.limits, room)?;
+            all.add(read::read(&Page::of(&directory, true, &self.limits)?, &self.limits, room)?);
             at = directory.next;
         }
-        Ok(Damage::NONE)
+        all.judged()
     }
 }

@@ -23,12 +23,13 @@ const PREDICTOR: u16 = 317;
 const JPEG_TABLES: u16 = 347;
 const XMP: u16 = 700;
 
+/// How many times its size is read of a file at most, beside what pixels take.
+const MOST_TOIL: u64 = 8;
+
 /// What one page is.
 pub(super) struct Page<'a> {
     /// Width and height as stored.
     pub(super) sides: (u32, u32),
-    /// How it is to be turned.
-    pub(super) orientation: u8,
     /// What its samples are and become.
     pub(super) pixels: Pixels,
     /// Its strips or tiles.
@@ -41,6 +42,8 @@ pub(super) struct Page<'a> {
     pub(super) reversed: bool,
     /// Of its samples.
     pub(super) order: Order,
+    /// How much there is to read for it before its pixels, and beyond what they take.
+    pub(super) toil: u64,
 }
 
 /// What pages of a stack have in common.
@@ -64,19 +67,20 @@ impl<'a> Page<'a> {
         let compression = compression(page)?;
         check_inks(page)?;
         let pixels = Pixels::of(page, compression, keep)?;
-        check_samples(compression, pixels.stored)?;
+        check_samples(compression, &pixels)?;
         let planes = if pixels.stored.planar { pixels.stored.count } else { 1 };
         let grid = Grid::of(page, sides, planes)?;
-        let predictor = predictor(page, compression, pixels.stored)?;
+        let predictor = predictor(page, compression, &pixels)?;
         let reversed = match page.number_or(FILL_ORDER, 1)? {
             2 => compression.has_bit_order(),
             _ => false,
         };
-        let orientation = orientation(page);
-        let order = page.file.order;
-        let page = Self { sides, orientation, pixels, grid, compression, predictor, reversed, order };
-        page.check_work(limits)?;
-        Ok(page)
+        let (order, file) = (page.file.order, page.file.bytes.len());
+        let mut this = Self { sides, pixels, grid, compression, predictor, reversed, order, toil: 0 };
+        this.check_work(limits)?;
+        this.toil = this.toil(page);
+        check_toil(this.toil, file)?;
+        Ok(this)
     }
 
     pub(super) const fn likeness(&self) -> Likeness {
@@ -99,9 +103,14 @@ impl<'a> Page<'a> {
         }
     }
 
+    /// Whether each strip or tile is decompressed to its end, also where that lies below the image.
+    pub(super) const fn is_filled(&self) -> bool {
+        self.compression.gives_all() || self.grid.tiled && self.compression.fills_tiles()
+    }
+
     /// Rows of a strip or tile that there must be room for: those of the image, or all.
     pub(super) fn chunk_rows(&self) -> u32 {
-        if self.compression.gives_all() { self.grid.height } else { self.grid.height.min(self.sides.1) }
+        if self.is_filled() { self.grid.height } else { self.grid.height.min(self.sides.1) }
     }
 
     /// Whether strips are decompressed to where their pixels belong, and need no room of their own.
@@ -109,6 +118,7 @@ impl<'a> Page<'a> {
         self.grid.width == self.sides.0
             && !self.pixels.stored.planar
             && !self.compression.gives_all()
+            && (!self.is_filled() || self.sides.1.is_multiple_of(self.grid.height))
             && is_as_stored(&self.pixels)
     }
 
@@ -137,6 +147,19 @@ impl<'a> Page<'a> {
             .min(1 << 60)
     }
 
+    /// Bytes that are read for the page before its pixels, and of its data beyond twice what its pixels take: what these take is checked by itself.
+    fn toil(&self, page: &Directory<'_>) -> u64 {
+        let known = page.bytes() as u64 + 8 * (self.chunks() + self.pixels.stored.count as u64);
+        if matches!(self.compression, Compression::None) {
+            return known;
+        }
+        let (usual, shared) =
+            (2 * self.chunk_bytes(self.chunk_rows()), self.compression.shared_bytes() as u64);
+        let beyond = |data: &[u8]| (data.len() as u64 + shared).saturating_sub(usual);
+        let all = (0..self.chunks()).filter_map(|index| self.grid.data(index, None).ok());
+        all.map(beyond).fold(known, u64::saturating_add)
+    }
+
     fn chunks(&self) -> u64 {
         let planes = if self.pixels.stored.planar { self.pixels.stored.count } else { 1 };
         self.grid.chunks().saturating_mul(planes as u64)
@@ -157,8 +180,17 @@ impl<'a> Page<'a> {
     }
 }
 
+/// Refuses a file of which far more is to be read than there is of it: parts of it are meant to be read again and again. Files that are not made
+/// for that share at most what is small beside their pixels.
+pub(super) fn check_toil(toil: u64, file: usize) -> Result<(), Rejection> {
+    if toil > MOST_TOIL.saturating_mul(file as u64) {
+        return Err(unknown("strips, tiles or pages that share their data, so that it is read too often"));
+    }
+    Ok(())
+}
+
 /// How the page is to be turned: by its tag, or by XMP where it has none, as Pillow does it.
-fn orientation(page: &Directory<'_>) -> u8 {
+pub(super) fn orientation(page: &Directory<'_>) -> u8 {
     let told = match page.find(ORIENTATION) {
         Ok(Some(value)) => value.number(0).ok().and_then(|value| u8::try_from(value).ok()),
         _ => page.find(XMP).ok().flatten().and_then(|xmp| notes::in_xmp(xmp.bytes())),
@@ -192,11 +224,18 @@ fn compression<'a>(page: &Directory<'a>) -> Result<Compression<'a>, Rejection> {
 }
 
 /// Whether samples like these can be compressed this way.
-fn check_samples(compression: Compression<'_>, stored: Stored) -> Result<(), Rejection> {
+fn check_samples(compression: Compression<'_>, pixels: &Pixels) -> Result<(), Rejection> {
+    let stored = pixels.stored;
     let fits = match compression {
         Compression::Fax(_) => stored.bits == 1 && stored.side_by_side() == 1,
-        Compression::Jpeg(_) => stored.bits == 8 && stored.format == Format::Unsigned,
-        Compression::WebP => stored.bits == 8 && stored.format == Format::Unsigned && !stored.planar,
+        Compression::Jpeg(_) | Compression::WebP if stored.bits != 8 || stored.format != Format::Unsigned => {
+            false
+        }
+        Compression::Jpeg(jpeg) if jpeg.luma && !stored.planar => stored.count == 3,
+        Compression::Jpeg(_) if !matches!(stored.side_by_side(), 1 | 3 | 4) => {
+            return Err(unknown(format!("JPEGs of {} components", stored.side_by_side())));
+        }
+        Compression::WebP => matches!(stored.count, 3 | 4) && !stored.planar,
         _ => true,
     };
     if fits {
@@ -209,12 +248,16 @@ fn check_samples(compression: Compression<'_>, stored: Stored) -> Result<(), Rej
 fn predictor(
     page: &Directory<'_>,
     compression: Compression<'_>,
-    stored: Stored,
+    pixels: &Pixels,
 ) -> Result<Predictor, Rejection> {
     if !compression.predicts() {
         return Ok(Predictor::None);
     }
-    let predictor = Predictor::of(page.number_or(PREDICTOR, 1)?)?;
+    let (predictor, stored) = (Predictor::of(page.number_or(PREDICTOR, 1)?)?, pixels.stored);
+    // The standard does not say what is to the left of what in a group, and libtiff's own programs write no such file.
+    if predictor != Predictor::None && pixels.grouped.is_some() {
+        return Err(unknown("differences of pixels that share their chroma"));
+    }
     let fits = match predictor {
         Predictor::None => true,
         Predictor::Horizontal => matches!(stored.bits, 8 | 16 | 32 | 64),

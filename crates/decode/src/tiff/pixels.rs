@@ -154,7 +154,7 @@ impl Pixels {
         let is_gray = matches!(meaning, Meaning::Dark | Meaning::Light);
         let alpha = alpha(page, meaning, stored)?.filter(|alpha| !(keep && is_gray) || alpha.associated);
         let grouped = match meaning {
-            Meaning::Luma => ycbcr::groups(page, compression, stored.planar)?,
+            Meaning::Luma => ycbcr::groups(page, compression, stored)?,
             _ => None,
         };
         let after = match (meaning, compression) {

@@ -1,6 +1,8 @@
 //! Rows of stored samples to rows of pixels as they are read: which samples are taken, how many bits they keep, what they mean.
 
-use super::pixels::{Pixels, Unit};
+use crate::colour::Colour;
+
+use super::pixels::{After, Pixels, Unit};
 
 /// Writes a row of pixels into `target`, which has room for exactly those that are wanted. `plane`: the row holds only this sample
 /// of each pixel.
@@ -23,6 +25,28 @@ pub(super) fn row(pixels: &Pixels, plane: Option<usize>, packed: &[u8], target: 
         let inverted = pixels.inverted && channel == 0;
         let source = Source { packed, count, at, bits: pixels.stored.bits };
         one_channel(&pixels.unit, source, inverted, (target, pixel, channel));
+    }
+}
+
+/// Makes pixels black, or one plane of them, as they are before the last step. Alpha becomes clear.
+pub(super) fn blacken(pixels: &Pixels, plane: Option<usize>, target: &mut [u8]) {
+    if let Unit::Index(_) = pixels.unit {
+        return target.fill(0);
+    }
+    let pixel = pixels.layout.pixel_bytes();
+    let sample = pixel / pixels.layout.samples();
+    for channel in 0..pixels.layout.samples() {
+        if plane.is_some_and(|plane| pixels.taken.get(channel) != Some(&plane)) {
+            continue;
+        }
+        let level = match (&pixels.after, pixels.layout.colour) {
+            (After::Colours(_), _) if channel > 0 => 128,
+            (_, Colour::Cmyk) => u8::MAX,
+            _ => 0,
+        };
+        for pixel in target.chunks_exact_mut(pixel) {
+            pixel[channel * sample..][..sample].fill(level);
+        }
     }
 }
 

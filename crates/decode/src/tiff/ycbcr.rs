@@ -4,6 +4,7 @@ use crate::Rejection;
 
 use super::compression::Compression;
 use super::directory::Directory;
+use super::pixels::{Format, Stored};
 use super::reasons::{broken, unknown};
 
 const COEFFICIENTS: u16 = 529;
@@ -15,9 +16,9 @@ const REFERENCE_BLACK_WHITE: u16 = 532;
 pub(super) fn groups(
     page: &Directory<'_>,
     compression: Compression<'_>,
-    planar: bool,
+    stored: Stored,
 ) -> Result<Option<(usize, usize)>, Rejection> {
-    if matches!(compression, Compression::Jpeg(_)) && !planar {
+    if matches!(compression, Compression::Jpeg(_)) && !stored.planar {
         return Ok(None);
     }
     let (across, down) = match page.find(SUBSAMPLING)? {
@@ -26,7 +27,11 @@ pub(super) fn groups(
     };
     match (across, down) {
         (1, 1) => Ok(None),
-        _ if planar => Err(unknown("chroma in smaller planes of its own")),
+        _ if stored.planar => Err(unknown("chroma in smaller planes of its own")),
+        _ if (stored.bits, stored.count, stored.format) != (8, 3, Format::Unsigned) => Err(unknown(format!(
+            "pixels that share their chroma, with {} samples of {} bits",
+            stored.count, stored.bits
+        ))),
         (1 | 2 | 4, 1 | 2 | 4) => {
             Ok(Some((usize::try_from(across).unwrap_or(4), usize::try_from(down).unwrap_or(4))))
         }

@@ -200,13 +200,16 @@ pub(crate) fn gif((width, height): Sides) -> Vec<u8> {
     file
 }
 
-/// A BMP of 256 colours that says at once that all the rest is of the first one.
+/// A BMP of 256 colours that leaves out all rows: they are of the first one.
 pub(crate) fn bmp((width, height): Sides) -> Vec<u8> {
     let mut file = b"BM".to_vec();
     for word in [0, 0, 54 + 1024, 40, width, height, 1 | 8 << 16, 1, 0, 0, 0, 0, 0] {
         file.extend(word.to_le_bytes());
     }
     file.extend([7; 1024]);
+    for _ in 0..height.div_ceil(255) {
+        file.extend([0, 2, 0, 255]);
+    }
     file.extend([0, 1]);
     file
 }

@@ -1,5 +1,5 @@
-"""Makes the images that the options of `decode` are tested with, and what Pillow and torchvision make of them. Needs Pillow and
-numpy; with torchvision installed, the shorter side and the middle are its own, otherwise they follow its arithmetic.
+"""Makes the images that the options of `decode` are tested with, and what Pillow and torchvision make of them. Needs Pillow, of
+version 13 (which resizes columns before rows where the height shrinks much more than the width), and numpy; with torchvision installed, the shorter side and the middle are its own, otherwise they follow its arithmetic.
 
     python make.py    # writes cases.json and the files it names, beside this script
 
@@ -149,6 +149,19 @@ def alpha(cases: Cases) -> None:
     cases.add("alpha.tif", saved(image, "TIFF"), ["rgba", "rgba:30x24"])
     cases.add("opaque.jpg", jpeg(image.convert("RGB")), ["rgba", "rgba:30x24", "rgba:40x40:pad"], most=2)
     cases.add("opaque.bmp", saved(image.convert("RGB"), "BMP"), ["rgba"])
+    cases.add("alpha.bmp", with_masks(image), ["rgba", "rgb"])
+    cases.add("palette.tif", saved(picture(40, 30).quantize(31), "TIFF"), ["rgb", "gray"])
+
+
+def noise(cases: Cases) -> None:
+    """What is hardest to resize: no pixel is like its neighbours, and the height shrinks more than the width."""
+    random = np.random.default_rng(20)
+    for name, channels, most in (("noise.png", 3, 2), ("noise-alpha.png", 4, 3)):
+        image = Image.fromarray(random.integers(0, 256, (100, 45, channels), dtype=np.uint8))
+        for filter in FILTERS:
+            fits = ("40x32", "24x24:short=30", "30x30:crop", "60x70:pad")
+            decodes = [f"{'rgba' if channels == 4 else 'rgb'}:{fit}:{filter}" for fit in fits]
+            cases.add(name, saved(image, "PNG"), decodes, most=0 if filter in ("nearest", "box") else most)
 
 
 # Colour profiles -------------------------------------------------------------------------------------------------
@@ -286,6 +299,14 @@ def refused(cases: Cases) -> None:
     add("icc-unpacked.png", packed[: at - 4] + chunk(b"iCCP", body) + packed[at + 8 + length :], None)
 
 
+def with_masks(image: Image.Image) -> bytes:
+    """A BMP of four bytes a pixel whose header has a mask for alpha."""
+    pixels = np.asarray(image)[::-1, :, [2, 1, 0, 3]].tobytes()
+    header = struct.pack("<IiiHHIIiiII", 108, *image.size, 1, 32, 3, len(pixels), 0, 0, 0, 0)
+    header += struct.pack("<IIII", 0xFF0000, 0xFF00, 0xFF, 0xFF000000) + bytes(108 - 56)
+    return b"BM" + struct.pack("<IHHI", 14 + 108 + len(pixels), 0, 0, 14 + 108) + header + pixels
+
+
 def with_profile(bmp: bytes, profile: bytes) -> bytes:
     """The same with the fifth version of the header, which can have a profile."""
     header, pixels = bytearray(124), bmp[54:]
@@ -301,6 +322,7 @@ def main() -> None:
     short_sides(cases)
     filters(cases)
     alpha(cases)
+    noise(cases)
     profiles(cases)
     refused(cases)
     (HERE / "refused.json").write_text(json.dumps(cases.refused, indent=1) + "\n", encoding="utf-8")

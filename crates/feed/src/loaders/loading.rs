@@ -157,7 +157,7 @@ impl<'s> Loader<'s> {
         let resized = self.decoder.spent().resize.saturating_sub(before);
         self.count(began.elapsed().saturating_sub(spot.waited), resized);
         decoded.map_err(|rejection| match rejection {
-            Rejection::Broken(reason) => Unfit::Failed(reason),
+            Rejection::Broken(reason) => Unfit::Failed(advised(place, reason)),
             Rejection::NoRoom { bytes } => spot.no_room(bytes),
         })
     }
@@ -188,7 +188,9 @@ impl<'s> Loader<'s> {
             Place::File(path) => path.to_str().ok_or_else(|| failed("its path is not UTF-8"))?,
             Place::Value(text) => text,
             Place::Member { .. } => {
-                return Err(failed("lies in a tar file, which the model's `load` cannot read"));
+                return Err(failed(
+                    "lies in a tar file, which the model's `load` cannot read; decode it as `bytes`",
+                ));
             }
             Place::Row { .. } => {
                 return Err(failed(
@@ -227,6 +229,15 @@ impl<'s> Loader<'s> {
 
 fn fresh(shared: &Shared) -> Decoder {
     Decoder::new(shared.decode, shared.limits).with_damaged(shared.damaged)
+}
+
+/// A decoder's reason with advice that can be followed: what lies in a table or a tar has no path that the model's `load` could be given.
+fn advised(place: &Place, reason: String) -> String {
+    match place {
+        Place::Member { .. } | Place::Row { .. } => reason
+            .replace("give the model its own load(path)", "decode it as `bytes` and let the model read them"),
+        Place::File(_) | Place::Value(_) | Place::Bad(_) => reason,
+    }
 }
 
 /// Who finishes this item. JPEGs that go as they are are spread evenly among the others.

@@ -140,8 +140,11 @@ impl<'s> Turn<'s> {
                 state.get(&archive).is_some_and(|stream| stream.waiting.first() != Some(&self.number))
             })
             .unwrap_or_else(PoisonError::into_inner);
-        // Streams that nobody waits for: items come in the order of the archives.
-        state.retain(|other, stream| *other == archive || !stream.waiting.is_empty());
+        // Streams that nobody waits for: items come in the order of the archives. What was found broken is not decompressed again to find
+        // that.
+        state.retain(|other, stream| {
+            *other == archive || !stream.waiting.is_empty() || matches!(stream.contents, Contents::Broken(_))
+        });
         state
     }
 

@@ -236,6 +236,7 @@ impl Opened {
         let decoded = guarded(|| {
             let meta = self.meta.row_group(group).column(column);
             let read = chunk.read(&self.source, meta, page)?;
+            let kept = read.kept(page.rows);
             let description = meta.column_descr_ptr();
             let most = description.max_def_level();
             let ColumnReader::ByteArrayColumnReader(mut reader) =
@@ -252,10 +253,10 @@ impl Opened {
             }
             let mut values = values.into_iter();
             let place = |row: usize| if most == 0 || levels[row] == most { values.next() } else { None };
-            Ok(Rows { values: (0..rows).map(place).collect(), ahead: AtomicBool::new(false) })
+            Ok((Rows { values: (0..rows).map(place).collect(), ahead: AtomicBool::new(false) }, kept))
         });
         match decoded {
-            Ok(rows) => (Ok(rows), chunk.kept(page)),
+            Ok((rows, kept)) => (Ok(rows), kept),
             Err(error) => (Err(damaged(group, &error)), 0),
         }
     }
@@ -277,4 +278,39 @@ fn words(error: &ParquetError) -> String {
 fn guarded<T>(work: impl FnOnce() -> ParquetResult<T>) -> ParquetResult<T> {
     catch_unwind(AssertUnwindSafe(work))
         .unwrap_or_else(|_| Err(ParquetError::General("it cannot be decoded".to_owned())))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::sync::Arc;
+
+    use parquet::data_type::ByteArrayType;
+    use parquet::file::writer::SerializedFileWriter;
+    use parquet::schema::parser::parse_message_type;
+
+    use super::*;
+
+    #[test]
+    fn a_value_of_a_dictionary_is_in_memory_once_however_many_rows_have_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let file = dir.path().join("t.parquet");
+        let schema = Arc::new(parse_message_type("message t { required binary raw; }").unwrap());
+        let created = std::fs::File::create(&file).unwrap();
+        let mut writer = SerializedFileWriter::new(created, schema, Arc::default()).unwrap();
+        let mut group = writer.next_row_group().unwrap();
+        let mut column = group.next_column().unwrap().unwrap();
+        let values = vec![ByteArray::from(vec![7; 100_000]); 3000];
+        column.typed::<ByteArrayType>().write_batch(&values, None, None).unwrap();
+        column.close().unwrap();
+        group.close().unwrap();
+        writer.close().unwrap();
+        let named = Table { file, data: "raw".to_owned(), path: None };
+        let tables = Tables::new(vec![named], PathBuf::new(), 64 << 20);
+        let place = |row| match tables.fetch(0, row) {
+            Ok(Cell::Data(data)) => (data.bytes().as_ptr() as usize, data.bytes().len()),
+            _ => panic!("row {row}"),
+        };
+        assert_eq!(place(0).1, 100_000);
+        assert_eq!(place(0), place(2999));
+    }
 }

@@ -1,20 +1,23 @@
 //! Parquet: one column of texts, a row group at a time.
 
 mod data;
+mod delta;
+mod pages;
 
 use std::fs::File;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
 
-use parquet::column::reader::ColumnReader;
+use parquet::column::reader::{ColumnReader, get_column_reader};
 use parquet::data_type::ByteArray;
 use parquet::errors::ParquetError;
-use parquet::file::reader::{FileReader, SerializedFileReader};
-use parquet::schema::types::ColumnDescriptor;
+use parquet::file::reader::{FileReader, RowGroupReader, SerializedFileReader};
+use parquet::schema::types::ColumnDescPtr;
 
 use super::{Each, no_column};
 use crate::problem::Stop;
 pub(crate) use data::DataColumns;
+pub use pages::{MOST_PAGE_ROWS, checked_page, shared_bytes};
 
 /// Rows taken at a time.
 const ROWS: usize = 8192;
@@ -47,21 +50,25 @@ pub(super) fn read(path: &Path, column: &str, each: &mut Each) -> Result<(), Sto
         let mut number = 0;
         for group in 0..file.num_row_groups() {
             let group = file.get_row_group(group).map_err(|error| unreadable(path, &error))?;
-            let reader = group.get_column_reader(at).map_err(|error| unreadable(path, &error))?;
-            read_group(path, column, &description, reader, &mut number, each)?;
+            read_group(path, (column, at), &*group, &mut number, each)?;
         }
         Ok(())
     })
 }
 
+/// Calls `each` with the rows of a row group, not more than it says that it has.
 fn read_group(
     path: &Path,
-    column: &str,
-    description: &ColumnDescriptor,
-    reader: ColumnReader,
+    (column, at): (&str, usize),
+    group: &dyn RowGroupReader,
     number: &mut u64,
     each: &mut Each,
 ) -> Result<(), Stop> {
+    let description: ColumnDescPtr = group.metadata().column(at).column_descr_ptr();
+    let pages = group.get_column_page_reader(at).map_err(|error| unreadable(path, &error))?;
+    let pages = pages::Checked { pages, most_level: description.max_def_level() };
+    let reader = get_column_reader(description.clone(), Box::new(pages));
+    let mut left = usize::try_from(group.metadata().num_rows()).unwrap_or(0);
     let ColumnReader::ByteArrayColumnReader(mut reader) = reader else {
         let kind = description.physical_type();
         let what = format!("column `{column}` of {} holds {kind}, not text", path.display());
@@ -72,8 +79,9 @@ fn read_group(
         levels.clear();
         values.clear();
         let nullable = description.max_def_level() > 0;
-        let read = reader.read_records(ROWS, nullable.then_some(&mut levels), None, &mut values);
+        let read = reader.read_records(ROWS.min(left), nullable.then_some(&mut levels), None, &mut values);
         let (rows, ..) = read.map_err(|error| unreadable(path, &error))?;
+        left = left.saturating_sub(rows);
         if rows == 0 {
             return Ok(());
         }

@@ -100,6 +100,25 @@ fn of_a_cut_or_damaged_one_the_members_before_are_items_and_it_fails() {
 }
 
 #[test]
+fn zeros_behind_gzip_are_filling_and_anything_else_is_told() {
+    let whole = tar(&[("a.jpg", &noise(1, 5000)), ("b.jpg", b"xyz")]);
+    let (head, tail) = whole.split_at(4000);
+    let parts = |between: &[u8], behind: &[u8]| {
+        [&packed(head, Packing::Gzip), between, &packed(tail, Packing::Gzip), behind].concat()
+    };
+    let scene = Scene::new(&[]);
+    for bytes in [parts(&[], &[]), parts(&[], &vec![0; 300_000]), parts(&[0; 512], &[0])] {
+        scene.write("s.tar.gz", bytes);
+        let names: Vec<_> = scene.items(&["s.tar.gz"]).into_iter().map(|item| item.name).collect();
+        assert_eq!(names, ["s.tar.gz/a.jpg", "s.tar.gz/b.jpg"]);
+    }
+    scene.write("s.tar.gz", parts(&[], b"\0garbage"));
+    let items = scene.items(&["s.tar.gz"]);
+    assert_eq!(items.len(), 3, "both members and the tar");
+    assert!(reason(&items[2]).contains("what follows is neither zeros nor gzip"), "{items:?}");
+}
+
+#[test]
 fn what_is_no_compressed_tar_fails_and_other_compressions_are_refused() {
     let scene = Scene::new(&[]);
     scene.write("s.tar.gz", "no gzip at all");

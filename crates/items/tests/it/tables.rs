@@ -6,8 +6,9 @@ use std::sync::Arc;
 
 use gpulane_items::{Item, Place};
 use gpulane_model::Decode;
-use parquet::basic::Compression;
+use parquet::basic::{Compression, Encoding};
 use parquet::data_type::{ByteArray, ByteArrayType};
+use parquet::file::metadata::{FileMetaData, ParquetMetaData, ParquetMetaDataReader, ParquetMetaDataWriter};
 use parquet::file::properties::WriterProperties;
 use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::SerializedFileWriter;
@@ -298,6 +299,78 @@ fn data_that_changed_in_number_or_name_is_a_change_and_the_same_rows_are_none() 
     );
     write_images(&file, &IMAGES[..2]);
     assert!(changes()[0].contains("3 items when the run began, 2 now"), "{:?}", changes());
+}
+
+/// Writes the footer anew: its row groups have so many rows, as it says.
+fn say_rows(path: &Path, rows: &[i64]) {
+    let meta = ParquetMetaDataReader::new().parse_and_finish(&File::open(path).unwrap()).unwrap();
+    let groups = meta.row_groups().iter().zip(rows);
+    let groups =
+        groups.map(|(group, rows)| group.clone().into_builder().set_num_rows(*rows).build().unwrap());
+    let file = meta.file_metadata();
+    let file = FileMetaData::new(2, rows.iter().sum(), None, None, file.schema_descr_ptr(), None);
+    let said = ParquetMetaData::new(file, groups.collect());
+    let bytes = std::fs::read(path).unwrap();
+    let footer = u32::from_le_bytes(bytes[bytes.len() - 8..bytes.len() - 4].try_into().unwrap());
+    let mut out = File::create(path).unwrap();
+    std::io::Write::write_all(&mut out, &bytes[..bytes.len() - 8 - footer as usize]).unwrap();
+    ParquetMetaDataWriter::new(out, &said).finish().unwrap();
+}
+
+#[test]
+fn a_table_has_no_more_rows_than_are_in_it() {
+    let scene = Scene::new(&[]);
+    let file = scene.base().join("t.parquet");
+    let names = || scene.items(&["t.parquet:image"]).into_iter().map(|item| item.name).collect::<Vec<_>>();
+    write_images(&file, &IMAGES);
+    say_rows(&file, &[2, 1]);
+    assert_eq!(names().len(), 3);
+    // Of a group the rows it says it has, although its column of paths goes on.
+    say_rows(&file, &[1, 1]);
+    assert_eq!(names(), ["t.parquet:image/0/a/1.jpg", "t.parquet:image/1"]);
+    for (rows, words) in [
+        ([1_000_000_000_000, 1], "says that these are 1000000000001 rows"),
+        ([2_000_000, 1], "its row group 0 has pages with 2 of 2000000 rows"),
+        ([2, 2_000_000], "its row group 1 has pages with 1 of 2000000 rows"),
+    ] {
+        say_rows(&file, &rows);
+        let said = scene.freeze(&["t.parquet:image"]).unwrap_err();
+        assert!(said[0].what.contains(words), "{said:?}");
+    }
+}
+
+#[test]
+fn a_column_of_lists_is_refused_by_its_own_name() {
+    let scene = Scene::new(&[]);
+    write_images(&scene.base().join("t.parquet"), &IMAGES);
+    for column in ["masks", "masks.list.element"] {
+        let said = scene.freeze(&[&format!("t.parquet:{column}")]).unwrap_err();
+        assert_eq!(said[0].what, format!("column `{column}` holds lists"));
+    }
+}
+
+#[test]
+fn paths_that_share_their_beginnings_are_read_and_bounded() {
+    let write = |file: &Path, paths: &[String]| {
+        let schema = Arc::new(parse_message_type("message t { required binary path (UTF8); }").unwrap());
+        let properties = WriterProperties::builder().set_dictionary_enabled(false);
+        let properties = Arc::new(properties.set_encoding(Encoding::DELTA_BYTE_ARRAY).build());
+        let mut writer = SerializedFileWriter::new(File::create(file).unwrap(), schema, properties).unwrap();
+        let mut group = writer.next_row_group().unwrap();
+        let mut column = group.next_column().unwrap().unwrap();
+        let values: Vec<ByteArray> = paths.iter().map(|path| ByteArray::from(path.as_str())).collect();
+        column.typed::<ByteArrayType>().write_batch(&values, None, None).unwrap();
+        column.close().unwrap();
+        group.close().unwrap();
+        writer.close().unwrap();
+    };
+    let scene = Scene::new(&[]);
+    let paths: Vec<String> = (0..3000).map(|row| format!("data/train/n{:04}/{row}.jpg", row / 7)).collect();
+    write(&scene.base().join("t.parquet"), &paths);
+    assert_eq!(told(&scene.items(&["t.parquet:path"])), paths);
+    write(&scene.base().join("t.parquet"), &vec!["x".repeat(100_000); 3000]);
+    let said = scene.freeze(&["t.parquet:path"]).unwrap_err();
+    assert!(said[0].what.contains("because its values share their beginnings"), "{said:?}");
 }
 
 #[test]

@@ -98,7 +98,9 @@ impl Reactor<'_> {
     fn on_feeder_word(&mut self, at: StageId, word: FeederWord, named: u64) {
         let stage = self.prepared.plan.stage(at).name.clone();
         match word {
-            FeederWord::Opened { items, settled } => self.record(Event::MapOpened { stage, items, settled }),
+            FeederWord::Opened { items, settled, lacking } => {
+                self.record(Event::MapOpened { stage, items, settled, lacking });
+            }
             FeederWord::ItemFailed { item, reason } => {
                 if named <= MOST_NAMED {
                     self.record(Event::ItemFailed { stage, item, reason });

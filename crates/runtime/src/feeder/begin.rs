@@ -127,7 +127,8 @@ pub(crate) fn begin(asked: Asked, orders: &FeederOrders, telling: &Telling) -> R
     let (writer, settled) =
         Writer::open(&dir, map.format, orders.accept_changes).map_err(|error| error.to_string())?;
     tell_missed(&dir, orders.announced, telling)?;
-    telling.say(&FeederWord::Opened { items: list.len(), settled: settled.rows + settled.failures });
+    let (items, lacking) = (list.len(), list.lacking().len());
+    telling.say(&FeederWord::Opened { items, settled: settled.rows + settled.failures, lacking });
     Ok(Begun {
         task: Task { stage, map, run: orders.dir.clone(), package: orders.python.clone(), dir, base, list },
         writer,

@@ -124,7 +124,10 @@ impl Hub {
         let mut whole = self.summary(now);
         let lacking = self.task.list.lacking();
         if !lacking.is_empty() {
-            whole = format!("{whole}; {}: failed.jsonl says which and why", lacking.in_words());
+            whole = format!(
+                "{whole}; {}: failed.jsonl says which and why; once mended, map each by itself into another --out",
+                lacking.in_words()
+            );
         }
         let loaders = self.flow.as_ref().and_then(|flow| flow.outside.clone());
         if let Some(loaders) = &loaders {

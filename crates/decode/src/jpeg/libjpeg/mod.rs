@@ -85,6 +85,8 @@ struct Watch {
     unfinished: c_uint,
     last: Leftover,
     complete: c_int,
+    lacking: c_uint,
+    arithmetic: c_int,
     fatal: c_int,
 }
 
@@ -107,6 +109,10 @@ pub(super) struct Said {
     pub(super) last: Leftover,
     /// At the end, all that the picture is made of had come.
     pub(super) complete: bool,
+    /// Components that had no image data at the end.
+    pub(super) lacking: u32,
+    /// The codes are arithmetic: what is missing of them makes no warning.
+    pub(super) arithmetic: bool,
     /// What ended reading behind the image data, when every row had been put out.
     pub(super) stopped: bool,
 }
@@ -119,7 +125,11 @@ impl Said {
 
     /// Whether nothing was out of the ordinary.
     pub(super) fn is_nothing(&self) -> bool {
-        self.counts == [0; KINDS] && self.unfinished == 0 && self.last.bytes == 0 && !self.stopped
+        self.counts == [0; KINDS]
+            && self.unfinished == 0
+            && self.last.bytes == 0
+            && self.lacking == 0
+            && !self.stopped
     }
 }
 
@@ -201,6 +211,8 @@ impl<'e> Handle<'e> {
             unfinished: 0,
             last: Leftover::default(),
             complete: 0,
+            lacking: 0,
+            arithmetic: 0,
             fatal: 0,
         });
         let watch = NonNull::from(Box::leak(watch));
@@ -364,6 +376,8 @@ impl<'e> Handle<'e> {
             unfinished: watch.unfinished,
             last: watch.last,
             complete: watch.complete != 0,
+            lacking: watch.lacking,
+            arithmetic: watch.arithmetic != 0,
             stopped,
         })
     }

@@ -83,6 +83,10 @@ struct watch {
   struct leftover last;
   /* The file's end was reached with every scan that it should have. */
   int complete;
+  /* Components without any image data at the end of the image. */
+  unsigned int lacking;
+  /* The image data is coded arithmetically. Zeros are read behind its end, by the standard, so that nothing is said where some is missing. */
+  int arithmetic;
   /* An error ended it. */
   int fatal;
 };
@@ -151,7 +155,9 @@ static void scan_ended(struct watch *watch, j_decompress_ptr info, unsigned int 
   if (!info->arith_code && entropy != NULL && entropy->left >= 0 && entropy->left <= 64) {
     left.bytes = (unsigned int)entropy->left / 8;
     left.bits = (unsigned int)entropy->left % 8;
-    left.padding = (unsigned int)(entropy->buffer >> (left.bytes * 8)) & ((1u << left.bits) - 1);
+    /* A full buffer has 64 bits, by which a number of 64 bits must not be shifted. */
+    if (left.bits != 0)
+      left.padding = (unsigned int)(entropy->buffer >> (left.bytes * 8)) & ((1u << left.bits) - 1);
   }
   left.bytes += skipped;
   watch->last = left;
@@ -169,6 +175,18 @@ static int is_complete(const struct watch *watch, j_decompress_ptr info) {
   return 1;
 }
 
+/* How many components have no image data; of a progressive picture, not even the first coefficients. */
+static unsigned int lacking(const struct watch *watch, j_decompress_ptr info) {
+  unsigned int count = 0;
+  int component;
+
+  for (component = 0; component < info->num_components; component++)
+    if (!(watch->scanned >> component & 1) ||
+        (info->progressive_mode && info->coef_bits != NULL && info->coef_bits[component][0] < 0))
+      count++;
+  return count;
+}
+
 /* The end of the image, or of the file: where it is, and whether all came before it. */
 static void image_ended(struct watch *watch, j_decompress_ptr info) {
   const unsigned char *next = info->src->next_input_byte;
@@ -177,6 +195,8 @@ static void image_ended(struct watch *watch, j_decompress_ptr info) {
   watch->last.end = watch->size;
   if (next >= watch->data + 2 && next <= watch->data + watch->size) watch->last.end = (size_t)(next - watch->data) - 2;
   watch->complete = is_complete(watch, info);
+  watch->lacking = lacking(watch, info);
+  watch->arithmetic = info->arith_code;
 }
 
 static void on_message(j_common_ptr common, int level) {

@@ -1,15 +1,14 @@
 //! Strips and tiles that are JPEGs, by libjpeg-turbo. Their tables may stand apart, and what their components are is said by the
 //! TIFF, not by their own markers.
 
-use turbojpeg::{Decompressor, Error, Image, PixelFormat};
-
 use crate::Rejection;
-use crate::jpeg::{Header, MOST_SCANS, read_header};
+use crate::damage::Damage;
+use crate::jpeg::{Header, part, read_header};
 
-use super::super::reasons::{broken, truncated, unknown};
+use super::super::reasons::broken;
 use super::Shape;
 
-const EOI: [u8; 2] = [0xff, 0xd9];
+const EOI: u8 = 0xd9;
 const APP0: u8 = 0xe0;
 const APP14: u8 = 0xee;
 const SOS: u8 = 0xda;
@@ -31,37 +30,27 @@ pub(super) fn memory(data: &[u8], tables: &[u8]) -> u64 {
     seen + 3 * (data.len() + tables.len()) as u64
 }
 
-/// Fills `target`, which has room for a whole strip or tile. The last strip may have fewer rows than the others.
-pub(super) fn decode(jpeg: Jpeg<'_>, data: &[u8], shape: Shape, target: &mut [u8]) -> Result<(), Rejection> {
-    let format = match shape.samples {
-        1 => PixelFormat::GRAY,
-        3 => PixelFormat::RGB,
-        // Without any meaning: four components as they are.
-        4 => PixelFormat::CMYK,
-        other => return Err(unknown(format!("JPEGs of {other} components"))),
-    };
+/// Fills `target`, which has room for a whole strip or tile, and says what libjpeg had to conceal. The last strip may have fewer rows than the
+/// others.
+pub(super) fn decode(
+    jpeg: Jpeg<'_>,
+    data: &[u8],
+    shape: Shape,
+    target: &mut [u8],
+) -> Result<Damage, Rejection> {
     let whole = joined(jpeg, data, shape.samples)?;
-    let header = read_header(&whole).map_err(|_| broken("a JPEG in it has no header"))?;
+    let header = read_header(&whole).map_err(|reason| broken(format!("a JPEG in it: {reason}")))?;
+    if usize::from(header.components) != shape.samples {
+        return Err(broken(format!(
+            "a JPEG in it has {} components, its pixels {} samples",
+            header.components, shape.samples
+        )));
+    }
     let (width, height) = (header.width as usize, header.height as usize);
     if width != shape.columns || height < shape.rows || width * height * shape.samples > target.len() {
         return Err(broken(format!("a JPEG in it has {width}×{height} pixels")));
     }
-    let mut handle = Decompressor::new().map_err(reason)?;
-    handle.set_scan_limit(MOST_SCANS).map_err(reason)?;
-    let seen = handle.read_header(&whole).map_err(reason)?;
-    if (seen.width, seen.height) != (width, height) {
-        return Err(broken("a JPEG in it has more than one frame header"));
-    }
-    let image = Image { pixels: target, width, pitch: width * shape.samples, height, format };
-    handle.decompress(&whole, image).map_err(reason)
-}
-
-fn reason(error: Error) -> Rejection {
-    match error {
-        Error::TurboJpegError(said) if said.to_ascii_lowercase().contains("premature end") => truncated(),
-        Error::TurboJpegError(said) => broken(format!("a JPEG in it: {said}")),
-        other => broken(format!("a JPEG in it: {other}")),
-    }
+    part(&whole, header, target)
 }
 
 /// A JPEG file of its own: with the shared tables, and a marker that says what its components are. Markers that would say otherwise are
@@ -70,7 +59,7 @@ fn joined(jpeg: Jpeg<'_>, data: &[u8], samples: usize) -> Result<Vec<u8>, Reject
     let body =
         data.strip_prefix(&[0xff, 0xd8]).ok_or_else(|| broken("a strip that should be a JPEG is none"))?;
     let tables = jpeg.tables.strip_prefix(&[0xff, 0xd8]).unwrap_or(jpeg.tables);
-    let tables = tables.strip_suffix(&EOI).unwrap_or(tables);
+    let tables = tables.strip_suffix(&[0xff, EOI]).unwrap_or(tables);
     let transform = u8::from(jpeg.luma && samples == 3);
     let mut whole = Vec::with_capacity(body.len() + tables.len() + 20);
     whole.extend([0xff, 0xd8]);
@@ -84,16 +73,24 @@ fn joined(jpeg: Jpeg<'_>, data: &[u8], samples: usize) -> Result<Vec<u8>, Reject
     Ok(whole)
 }
 
-/// Appends segments, less those that name colours; from the image data on, everything as it is.
+/// Appends segments, less those that name colours; from the image data on, everything as it is. Finds markers as libjpeg does: behind any number
+/// of bytes that are none, and of fill bytes.
 fn append(whole: &mut Vec<u8>, mut rest: &[u8]) {
-    while let [0xff, marker, high, low, ..] = *rest {
-        let length = 2 + usize::from(u16::from_be_bytes([high, low]));
-        let Some((segment, behind)) = rest.split_at_checked(length) else { break };
-        if marker == SOS || marker < 0xc0 || marker == 0xff {
-            break;
-        }
-        if !matches!(marker, APP0 | APP14) {
-            whole.extend(segment);
+    while let Some(start) = memchr::memchr(0xff, rest) {
+        let fill = rest[start..].iter().take_while(|byte| **byte == 0xff).count();
+        let at = start + fill;
+        let Some(marker) = rest.get(at) else { break };
+        let length = match (*marker, rest.get(at + 1..at + 3)) {
+            // Without a body, or no marker at all.
+            (0 | 1 | 0xd0..=EOI, _) => 0,
+            (SOS, _) => break,
+            (_, Some(&[high, low])) => usize::from(u16::from_be_bytes([high, low])),
+            _ => break,
+        };
+        let Some((segment, behind)) = rest.split_at_checked(at + 1 + length) else { break };
+        whole.extend(&segment[..start]);
+        if !matches!(*marker, APP0 | APP14) {
+            whole.extend(&segment[at - 1..]);
         }
         rest = behind;
     }
@@ -116,5 +113,29 @@ mod tests {
             whole[18..],
             [0xff, 0xdb, 0, 3, 7, 0xff, 0xc0, 0, 3, 2, 0xff, SOS, 0, 2, 9, 9, 0xff, 0xd9]
         );
+    }
+    #[test]
+    fn markers_are_found_behind_fill_bytes_and_others() {
+        let frame = [0xff, 0xc0, 0, 3, 2];
+        let ends = [0xff, SOS, 0, 2, 0xff, APP14, 0, 2];
+        let odd: [&[u8]; 5] = [&[0xff, 0xff], &[7, 8], &[0xff, 1], &[0xff, 0xd3], &[0xff, 0]];
+        for before in odd {
+            for marker in [APP0, APP14] {
+                let data = [&[0xff, 0xd8], before, &[0xff, marker, 0, 3, 1], &frame, &ends].concat();
+                let jpeg = Jpeg { tables: &[], luma: true };
+                let whole = joined(jpeg, &data, 3).expect("a JPEG");
+                let kept = if before == [0xff, 0xff] { &[] } else { before };
+                assert_eq!(whole[18..], [kept, &frame, &ends].concat(), "{before:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn segments_that_reach_beyond_the_end_are_left_to_libjpeg() {
+        for cut in [&[0xff][..], &[0xff, 0xff], &[0xff, 0xc0], &[0xff, 0xc0, 9], &[0xff, 0xc0, 9, 9, 9]] {
+            let mut whole = Vec::new();
+            append(&mut whole, cut);
+            assert_eq!(whole, cut);
+        }
     }
 }

@@ -6,14 +6,15 @@ mod lzw;
 mod packbits;
 mod webp;
 
-use std::io::Read;
+use std::io::{ErrorKind, Read};
 
 use flate2::{Decompress, FlushDecompress, Status};
 use lzma_rust2::XzReader;
 
+use crate::damage::Damage;
 use crate::{Limits, Rejection};
 
-use super::reasons::{broken, truncated, unknown};
+use super::reasons::{Fault, broken, truncated, unknown};
 pub(super) use fax::Fax;
 pub(super) use jpeg::Jpeg;
 use lzw::Lzw;
@@ -53,6 +54,19 @@ impl Compression<'_> {
     /// Whether a predictor may have been at work before it. Others are said to have one by mistake, and readers agree to ignore that.
     pub(super) const fn predicts(self) -> bool {
         matches!(self, Self::Lzw | Self::Deflate | Self::Zstd | Self::Lzma)
+    }
+
+    /// Whether a tile is decompressed to its end, also where that lies below the image: libtiff does so, and sees damage there.
+    pub(super) const fn fills_tiles(self) -> bool {
+        !matches!(self, Self::None | Self::Fax(_))
+    }
+
+    /// Bytes that are read with the data of each strip or tile.
+    pub(super) const fn shared_bytes(self) -> usize {
+        match self {
+            Self::Jpeg(jpeg) => jpeg.tables.len(),
+            _ => 0,
+        }
     }
 
     /// Whether it gives a whole strip or tile, or nothing: there must be room also for rows below the image.
@@ -102,39 +116,53 @@ impl<'a> Decompressor<'a> {
         Self { compression, limits: *limits, lzw: None, inflate: None }
     }
 
-    /// Fills `target` with rows of samples. Data may hold more than that, not less.
-    pub(super) fn decode(&mut self, data: &[u8], shape: Shape, target: &mut [u8]) -> Result<(), Rejection> {
+    /// Fills `target` with rows of samples, and says what had to be made up. Data may hold more than that, not less.
+    pub(super) fn decode(&mut self, data: &[u8], shape: Shape, target: &mut [u8]) -> Result<Damage, Fault> {
         match self.compression {
             Compression::None => {
-                target.copy_from_slice(data.get(..target.len()).ok_or_else(truncated)?);
-                Ok(())
+                let there = data.len().min(target.len());
+                target[..there].copy_from_slice(&data[..there]);
+                if there < target.len() {
+                    return Err(truncated().into());
+                }
             }
-            Compression::Lzw => self.lzw.get_or_insert_with(Lzw::new).decode(data, target),
+            Compression::Lzw => self.lzw.get_or_insert_with(Lzw::new).decode(data, target)?,
             Compression::Deflate => {
-                inflate(self.inflate.get_or_insert_with(|| Decompress::new(true)), data, target)
+                inflate(self.inflate.get_or_insert_with(|| Decompress::new(true)), data, target)?;
             }
-            Compression::PackBits => packbits::decode(data, target),
-            Compression::Fax(kind) => fax::decode(kind, data, shape.columns, target),
-            Compression::Jpeg(jpeg) => jpeg::decode(jpeg, data, shape, target),
-            Compression::Zstd => zstd(data, target),
-            Compression::Lzma => lzma(data, target),
-            Compression::WebP => webp::decode(data, shape, &self.limits, target),
+            Compression::PackBits => packbits::decode(data, target)?,
+            Compression::Fax(kind) => fax::decode(kind, data, shape.columns, target)?,
+            Compression::Jpeg(jpeg) => return Ok(jpeg::decode(jpeg, data, shape, target)?),
+            Compression::Zstd => zstd(data, target)?,
+            Compression::Lzma => lzma(data, target)?,
+            Compression::WebP => return webp::decode(data, shape, &self.limits, target),
         }
+        Ok(Damage::NONE)
     }
 }
 
 fn inflate(inflate: &mut Decompress, data: &[u8], target: &mut [u8]) -> Result<(), Rejection> {
     inflate.reset(true);
-    let done = inflate.decompress(data, target, FlushDecompress::Finish);
-    // Its checksum may stand behind rows that were not asked for; where it follows these, it must be theirs.
-    match done {
-        Ok(_) if inflate.total_out() == target.len() as u64 => Ok(()),
-        Ok(Status::Ok | Status::BufError | Status::StreamEnd) => Err(truncated()),
-        Err(error) => Err(broken(format!("Deflate data: {error}"))),
+    let failed = |error| broken(format!("Deflate data: {error}"));
+    let mut done = inflate.decompress(data, target, FlushDecompress::Finish).map_err(failed)?;
+    if inflate.total_out() != target.len() as u64 {
+        return Err(truncated());
     }
+    // A checksum behind rows that were not asked for tells damage of these, too. Data that only ends before it is whole.
+    let mut scratch = [0; 4096];
+    while done != Status::StreamEnd && inflate.total_out() <= 2 * target.len() as u64 {
+        let before = inflate.total_out();
+        let rest = usize::try_from(inflate.total_in()).ok().and_then(|taken| data.get(taken..));
+        let rest = rest.unwrap_or_default();
+        done = inflate.decompress(rest, &mut scratch, FlushDecompress::Finish).map_err(failed)?;
+        if inflate.total_out() == before {
+            break;
+        }
+    }
+    Ok(())
 }
 
-fn zstd(data: &[u8], target: &mut [u8]) -> Result<(), Rejection> {
+fn zstd(data: &[u8], target: &mut [u8]) -> Result<(), Fault> {
     let failed = |error: std::io::Error| broken(format!("Zstandard data: {error}"));
     let mut whole = zstd::bulk::Decompressor::new().map_err(failed)?;
     if whole.decompress_to_buffer(data, target).is_ok_and(|bytes| bytes == target.len()) {
@@ -143,19 +171,29 @@ fn zstd(data: &[u8], target: &mut [u8]) -> Result<(), Rejection> {
     // More rows than are needed, or damaged.
     let mut rows = zstd::stream::read::Decoder::with_buffer(data).map_err(failed)?;
     rows.window_log_max(ZSTD_WINDOW).map_err(failed)?;
-    filled(rows.read_exact(target), "Zstandard")
+    filled(rows, target, "Zstandard")
 }
 
-fn lzma(data: &[u8], target: &mut [u8]) -> Result<(), Rejection> {
-    let mut reader = XzReader::new_mem_limit(data, false, LZMA_KIB);
-    filled(reader.read_exact(target), "LZMA")
+fn lzma(data: &[u8], target: &mut [u8]) -> Result<(), Fault> {
+    filled(XzReader::new_mem_limit(data, false, LZMA_KIB), target, "LZMA")
 }
 
-fn filled(read: std::io::Result<()>, name: &str) -> Result<(), Rejection> {
-    use std::io::ErrorKind;
-    read.map_err(|error| match error.kind() {
-        ErrorKind::UnexpectedEof => truncated(),
-        ErrorKind::OutOfMemory => unknown(format!("{name} data that takes much memory")),
-        _ => broken(format!("{name} data: {error}")),
-    })
+/// Fills `target`, then looks for the end and its checksum, within as many bytes again. Data that only ends before that is whole.
+fn filled(mut reader: impl Read, target: &mut [u8], name: &str) -> Result<(), Fault> {
+    let failed = |error: std::io::Error| match error.kind() {
+        ErrorKind::UnexpectedEof => truncated().into(),
+        ErrorKind::OutOfMemory => Fault::Refused(unknown(format!("{name} data that takes much memory"))),
+        _ => Fault::from(broken(format!("{name} data: {error}"))),
+    };
+    reader.read_exact(target).map_err(failed)?;
+    let mut scratch = [0; 4096];
+    let mut left = target.len();
+    loop {
+        match reader.read(&mut scratch) {
+            Ok(more) if more > 0 && more < left => left -= more,
+            Ok(_) => return Ok(()),
+            Err(error) if error.kind() == ErrorKind::UnexpectedEof => return Ok(()),
+            Err(error) => return Err(failed(error)),
+        }
+    }
 }

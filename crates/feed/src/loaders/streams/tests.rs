@@ -69,3 +69,28 @@ fn members_of_another_key_before_the_item_are_left_out() {
     let streams = Streams::new(std::slice::from_ref(&path));
     assert_eq!(read(&streams, &path, 0, 1, &ASKED), ("a.jpg".to_owned(), 8 + 3 + 5));
 }
+
+#[test]
+fn a_tar_that_was_found_broken_is_not_decompressed_again_to_find_that() {
+    fn byte(streams: &Streams, archive: u32, path: &Path, offset: u64) -> Result<u8, String> {
+        let mut byte = [0];
+        let turn = streams.turn(archive).unwrap();
+        turn.wait(path, offset, 1).and_then(|mut member| member.read_into(&mut byte)).map(|()| byte[0])
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let paths = [dir.path().join("cut.tar.gz"), dir.path().join("whole.tar.gz")];
+    let contents: Vec<u8> =
+        (0..200_000_u32).map(|at| at.wrapping_mul(2_654_435_761).to_be_bytes()[0]).collect();
+    let mut encoder = flate2::write::GzEncoder::new(Vec::new(), flate2::Compression::fast());
+    encoder.write_all(&contents).unwrap();
+    let packed = encoder.finish().unwrap();
+    std::fs::write(&paths[0], &packed[..packed.len() / 2]).unwrap();
+    std::fs::write(&paths[1], &packed).unwrap();
+    let streams = Streams::new(&paths);
+    let why = byte(&streams, 0, &paths[0], 150_000).unwrap_err();
+    assert!(why.contains("its tar"), "{why}");
+    // Another archive's turn lets go what nobody waits for; without its file only the verdict is left.
+    assert_eq!(byte(&streams, 1, &paths[1], 150_000), Ok(contents[150_000]));
+    std::fs::remove_file(&paths[0]).unwrap();
+    assert_eq!(byte(&streams, 0, &paths[0], 160_000), Err(why));
+}

@@ -105,6 +105,10 @@ impl<K: Copy + Eq + Hash, V> Cache<K, V> {
         patience: Patience,
     ) -> Option<MutexGuard<'s, State<K, V>>> {
         let cost = cost.max(LEAST).min(self.budget);
+        // Who would have to wait lets nothing go for it.
+        if patience == Patience::Leaves && state.held().saturating_add(cost) > self.budget {
+            return None;
+        }
         // Marked first: nobody else is to wait for the same memory.
         state.values.insert(key, Entry::Coming);
         loop {
@@ -112,12 +116,6 @@ impl<K: Copy + Eq + Hash, V> Cache<K, V> {
             if state.used.saturating_add(cost) <= self.budget {
                 state.used += cost;
                 return Some(state);
-            }
-            if patience == Patience::Leaves {
-                state.values.remove(&key);
-                drop(state);
-                self.changed.notify_all();
-                return None;
             }
             state = self.changed.wait(state).unwrap_or_else(PoisonError::into_inner);
         }
@@ -164,6 +162,15 @@ impl<K: Copy + Eq + Hash, V> State<K, V> {
         let idle =
             |entry: &&Entry<V>| matches!(entry, Entry::There { value, .. } if Arc::strong_count(value) == 1);
         self.values.values().filter(idle).count()
+    }
+
+    /// Memory of what is in use or being made: all but that of values that can go.
+    fn held(&self) -> u64 {
+        let free = self.values.values().map(|entry| match entry {
+            Entry::There { value, bytes, .. } if Arc::strong_count(value) == 1 => *bytes,
+            _ => 0,
+        });
+        self.used - free.sum::<u64>()
     }
 
     /// Lets the value go that nobody holds and that was used longest ago. False: there is none.
@@ -278,9 +285,9 @@ mod tests {
         let held = cache.get(1, PAGE, || ("one", PAGE));
         drop(cache.get(2, PAGE, || ("two", PAGE)));
         cache.make_ahead(3, 2 * PAGE, || unreachable!("one is held"));
-        assert!(!cache.has(3) && !cache.has(2) && *held == "one");
+        assert!(!cache.has(3) && cache.has(2) && *held == "one", "nothing goes for what does not fit");
         cache.make_ahead(4, PAGE, || ("four", PAGE));
-        assert!(cache.has(4) && cache.has(1));
+        assert!(cache.has(4) && !cache.has(2) && cache.has(1));
     }
 
     #[test]

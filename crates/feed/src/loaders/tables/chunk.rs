@@ -10,6 +10,7 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 
 use bytes::Bytes;
+use gpulane_items::{MOST_PAGE_ROWS, checked_page, shared_bytes};
 use parquet::basic::{Compression, Encoding};
 use parquet::column::page::{Page, PageMetadata, PageReader};
 use parquet::errors::{ParquetError, Result};
@@ -99,6 +100,8 @@ pub(super) struct PageAt {
     stored: u64,
     /// Bytes it becomes.
     size: u64,
+    /// Values of a dictionary.
+    entries: u64,
 }
 
 /// The pages of a column chunk.
@@ -106,6 +109,8 @@ pub(super) struct PageAt {
 pub(super) struct Chunk {
     pub(super) pages: Vec<PageAt>,
     dictionary: Option<PageAt>,
+    /// Whether pages may hold values that share their beginnings, and become more than their size.
+    shares: bool,
     /// Why there are no pages for the rows behind the last one.
     pub(super) broken: Option<String>,
 }
@@ -113,7 +118,8 @@ pub(super) struct Chunk {
 impl Chunk {
     /// Walks the headers of all pages. `rows`: those of the row group.
     pub(super) fn walk(source: &Source, meta: &ColumnChunkMetaData, rows: u64) -> Self {
-        let mut chunk = Self { pages: Vec::new(), dictionary: None, broken: None };
+        let shares = shares(meta);
+        let mut chunk = Self { pages: Vec::new(), dictionary: None, shares, broken: None };
         if let Err(error) = chunk.walk_on(source, meta, rows) {
             chunk.broken = Some(error.to_string());
         }
@@ -153,11 +159,14 @@ impl Chunk {
     ) -> Result<()> {
         let mut head = [0; 32];
         let read = source.file.read_at(&mut head, lies.start)?;
-        let size = size_of_page(&head[..read])
+        let (size, entries) = sizes_of_page(&head[..read], page.is_dict)
             .ok_or_else(|| ParquetError::General("a page's header is damaged".to_owned()))?;
         let rows = page.num_rows.or(page.num_levels).unwrap_or(0) as u64;
+        if rows > MOST_PAGE_ROWS || page.num_levels.is_some_and(|levels| levels as u64 != rows) {
+            return Err(ParquetError::General(format!("a page says that it has {rows} rows")));
+        }
         let stored = lies.end.saturating_sub(lies.start);
-        let mut found = PageAt { first: *row, rows, offset: lies.start, stored, size };
+        let mut found = PageAt { first: *row, rows, offset: lies.start, stored, size, entries };
         if page.is_dict {
             found.rows = 0;
             self.dictionary = Some(found);
@@ -187,28 +196,39 @@ impl Chunk {
             Compression::LZ4 => page.stored + page.size.max(page.stored.saturating_mul(LZ4_RATIO)),
             _ => page.stored + page.size,
         };
-        body(page) + self.dictionary.as_ref().map_or(0, body) + page.rows * PER_VALUE
-    }
-
-    /// Memory that a decoded page keeps.
-    pub(super) fn kept(&self, page: &PageAt) -> u64 {
-        page.size + self.dictionary.map_or(0, |page| page.size) + page.rows * PER_VALUE
+        let written_out = if self.shares { shared_bytes(page.size) } else { 0 };
+        let dictionary = self.dictionary.as_ref().map_or(0, |page| body(page) + page.entries * PER_ENTRY);
+        body(page) + written_out + dictionary + page.rows * PER_VALUE
     }
 
     /// Reads a page, and the dictionary where it needs one.
     pub(super) fn read(&self, source: &Source, meta: &ColumnChunkMetaData, page: &PageAt) -> Result<OnePage> {
         let data = read_page(source, meta, page)?;
-        let uses = matches!(data.encoding(), Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY);
+        let encoding = data.encoding();
+        let uses = matches!(encoding, Encoding::RLE_DICTIONARY | Encoding::PLAIN_DICTIONARY);
+        if encoding == Encoding::DELTA_BYTE_ARRAY && !self.shares {
+            let what = "a page is encoded by DELTA_BYTE_ARRAY, which the table does not say of its column";
+            return Err(ParquetError::General(what.to_owned()));
+        }
+        let level = meta.column_descr().max_def_level();
+        let data = checked_page(data, level)?;
         let dictionary = match &self.dictionary {
-            Some(dictionary) if uses => Some(read_page(source, meta, dictionary)?),
+            Some(dictionary) if uses => Some(checked_page(read_page(source, meta, dictionary)?, level)?),
             _ => None,
         };
         Ok(OnePage { dictionary, data: Some(data) })
     }
 }
 
-/// A place in the list of values, a definition level.
-const PER_VALUE: u64 = 48;
+/// Whether the column has pages of values that share their beginnings.
+fn shares(meta: &ColumnChunkMetaData) -> bool {
+    meta.encodings().any(|encoding| encoding == Encoding::DELTA_BYTE_ARRAY)
+}
+
+/// A place in the list of values that are there and one in that of rows, a definition level, a length.
+const PER_VALUE: u64 = 80;
+/// A place in the list of a dictionary's values, or of rows.
+const PER_ENTRY: u64 = 32;
 
 fn as_size(number: u64) -> Result<usize> {
     usize::try_from(number).map_err(|error| ParquetError::General(error.to_string()))
@@ -274,33 +294,57 @@ fn inflated(mut page: Page, size: usize) -> Result<Page> {
 }
 
 /// The decompressed size in a page's header: its second field, behind the kind and before the compressed size, each a number in
-/// Thrift's compact form.
-fn size_of_page(head: &[u8]) -> Option<u64> {
+/// Thrift's compact form. And the values of a dictionary, the first field of the seventh, with a checksum before it or none.
+fn sizes_of_page(head: &[u8], is_dictionary: bool) -> Option<(u64, u64)> {
     /// The next field, a 32-bit number.
     const NEXT_I32: u8 = 0x15;
-    let mut bytes = head.iter();
-    let mut number = || {
-        (*bytes.next()? == NEXT_I32).then_some(())?;
+    /// The seventh field, a structure, behind the third or the fourth.
+    const DICTIONARY: [u8; 2] = [0x4C, 0x3C];
+    let mut bytes = head.iter().copied().peekable();
+    let mut number = |marks: &[u8]| {
+        marks.iter().all(|mark| bytes.next() == Some(*mark)).then_some(())?;
         let (mut value, mut shift) = (0_u64, 0);
         loop {
-            let byte = *bytes.next()?;
+            let byte = bytes.next()?;
             value |= u64::from(byte & 0x7F) << shift;
             if byte & 0x80 == 0 {
-                // Zigzag: an odd one is negative.
-                return (value & 1 == 0).then_some(value >> 1);
+                return Some((value, bytes.peek().copied()));
             }
             shift += 7;
             (shift < 35).then_some(())?;
         }
     };
-    number()?;
-    number().filter(|size| *size <= u64::from(u32::MAX / 2))
+    // Zigzag: an odd one is negative.
+    let positive =
+        |(value, _): (u64, _)| (value & 1 == 0 && value <= u64::from(u32::MAX - 1)).then_some(value >> 1);
+    positive(number(&[NEXT_I32])?)?;
+    let size = positive(number(&[NEXT_I32])?)?;
+    if !is_dictionary {
+        return Some((size, 0));
+    }
+    let mut last = number(&[NEXT_I32])?;
+    if last.1 == Some(NEXT_I32) {
+        last = number(&[NEXT_I32])?;
+    }
+    let begin = last.1.filter(|mark| DICTIONARY.contains(mark))?;
+    let entries = positive(number(&[begin, NEXT_I32])?)?;
+    // Each has its length before it.
+    (entries <= size / 4).then_some((size, entries))
 }
 
 /// A page reader with one page, and the dictionary it needs before it.
 pub(super) struct OnePage {
     dictionary: Option<Page>,
     data: Option<Page>,
+}
+
+impl OnePage {
+    /// Memory that stays in use with the page's values, of which there are so many.
+    pub(super) fn kept(&self, rows: u64) -> u64 {
+        let pages = [&self.dictionary, &self.data];
+        let bytes: usize = pages.into_iter().flatten().map(|page| page.buffer().len()).sum();
+        bytes as u64 + rows * PER_ENTRY
+    }
 }
 
 impl PageReader for OnePage {
@@ -337,10 +381,20 @@ mod tests {
     #[test]
     fn a_page_says_its_size_behind_its_kind() {
         // Kind 0, size 300, stored 5.
-        assert_eq!(size_of_page(&[0x15, 0x00, 0x15, 0xD8, 0x04, 0x15, 0x0A]), Some(300));
+        assert_eq!(sizes_of_page(&[0x15, 0x00, 0x15, 0xD8, 0x04, 0x15, 0x0A], false), Some((300, 0)));
         for wrong in [&[][..], &[0x15, 0x00], &[0x15, 0x00, 0x15, 0x01], &[0x25, 0x00, 0x15, 0x02]] {
-            assert_eq!(size_of_page(wrong), None, "{wrong:?}");
+            assert_eq!(sizes_of_page(wrong, false), None, "{wrong:?}");
         }
-        assert_eq!(size_of_page(&[0x15, 0x00, 0x15, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x01]), None);
+        assert_eq!(sizes_of_page(&[0x15, 0x00, 0x15, 0xFF, 0xFF, 0xFF, 0xFF, 0xFF, 0x01], false), None);
+    }
+
+    #[test]
+    fn a_dictionary_has_no_more_values_than_there_is_room_for() {
+        let start = [0x15, 0x04, 0x15, 0xD8, 0x04, 0x15, 0x0A];
+        let dictionary = |behind: &[u8]| sizes_of_page(&[&start, behind].concat(), true);
+        assert_eq!(dictionary(&[0x4C, 0x15, 0x06, 0x15, 0x00]), Some((300, 3)));
+        assert_eq!(dictionary(&[0x15, 0x07, 0x3C, 0x15, 0x96, 0x01]), Some((300, 75)), "behind a checksum");
+        assert_eq!(dictionary(&[0x4C, 0x15, 0x98, 0x01]), None, "76 of four bytes each are more than 300");
+        assert_eq!(dictionary(&[0x2C, 0x15, 0x06]), None, "no dictionary");
     }
 }

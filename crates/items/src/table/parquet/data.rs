@@ -2,17 +2,19 @@
 //! datasets have it. Finds them and counts their rows; the data themselves are read by whoever decodes them.
 
 use std::ffi::OsString;
+use std::fs::File;
 use std::os::unix::ffi::OsStringExt;
 use std::path::Path;
 
 use parquet::basic::{Compression, ConvertedType, Type};
-use parquet::column::reader::ColumnReader;
+use parquet::column::reader::{ColumnReader, get_column_reader};
 use parquet::errors::ParquetError;
 use parquet::file::metadata::RowGroupMetaData;
-use parquet::file::reader::FileReader;
-use parquet::schema::types::ColumnDescriptor;
+use parquet::file::reader::{FileReader, SerializedFileReader};
+use parquet::schema::types::{ColumnDescriptor, SchemaDescriptor};
 
-use super::{columns, guarded, lists, open, read_group, unreadable};
+use super::pages::Checked;
+use super::{MOST_PAGE_ROWS, columns, guarded, lists, open, read_group, unreadable};
 use crate::problem::Stop;
 use crate::table::no_column;
 
@@ -42,6 +44,7 @@ impl DataColumns {
             let (data, at) = match (leaf(column), leaf(&of_struct)) {
                 (Some(at), _) => (column.to_owned(), at),
                 (None, Some(at)) => (of_struct, at),
+                (None, None) if holds_lists(schema, column) => return Err(lists(column)),
                 (None, None) => return Err(no_column(path, column, &columns(path)?)),
             };
             let description = schema.column(at);
@@ -92,18 +95,15 @@ impl DataColumns {
                 // Believed, one changed bit would make items of rows that are nowhere, without end.
                 return Err(unreadable(path, &ParquetError::General("its counts of rows differ".to_owned())));
             }
+            self.check_rows(path, &file)?;
             let mut row = 0;
             for group in 0..file.num_row_groups() {
                 let group = file.get_row_group(group).map_err(|error| unreadable(path, &error))?;
                 let end = row + u64::try_from(group.metadata().num_rows()).unwrap_or(0);
                 if let Some((name, at)) = beside {
                     let read = guarded(path, || {
-                        let reader = group.get_column_reader(at).map_err(|error| unreadable(path, &error))?;
                         let mut number = row;
-                        read_group(path, name, &schema.column(at), reader, &mut number, &mut |_, cell| {
-                            if row == end {
-                                return Ok(());
-                            }
+                        read_group(path, (name, at), &*group, &mut number, &mut |_, cell| {
                             let cell = cell.ok().filter(|path| path.len() <= LONGEST_PATH.into());
                             row += 1;
                             each(row - 1, cell)
@@ -126,6 +126,52 @@ impl DataColumns {
     }
 }
 
+impl DataColumns {
+    /// Refuses a table that says it has more rows than can be in it: each would become an item.
+    fn check_rows(&self, path: &Path, file: &SerializedFileReader<File>) -> Result<(), Stop> {
+        let refused = |what: String| Err(unreadable(path, &ParquetError::General(what)));
+        let length = std::fs::metadata(path).map_err(Stop::io("look at", path))?.len();
+        let rows = u64::try_from(file.metadata().file_metadata().num_rows()).unwrap_or(u64::MAX);
+        if rows > length.saturating_add(MOST_PAGE_ROWS) {
+            return refused(format!("it has {length} bytes, and says that these are {rows} rows"));
+        }
+        let schema = file.metadata().file_metadata().schema_descr();
+        let Some(at) = schema.columns().iter().position(|each| each.path().string() == self.data) else {
+            return Ok(());
+        };
+        for (number, group) in file.metadata().row_groups().iter().enumerate() {
+            let rows = u64::try_from(group.num_rows()).unwrap_or(u64::MAX);
+            // A row takes a byte at least, but where many in a row are null or the same. Only then pages are asked.
+            if rows <= group.column(at).byte_range().1 {
+                continue;
+            }
+            let held = rows_of_pages(file, number, at).map_err(|error| unreadable(path, &error))?;
+            if held < rows {
+                return refused(format!("its row group {number} has pages with {held} of {rows} rows"));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// How many rows the pages of a column say that they have.
+fn rows_of_pages(
+    file: &SerializedFileReader<File>,
+    group: usize,
+    column: usize,
+) -> Result<u64, ParquetError> {
+    let mut pages = file.get_row_group(group)?.get_column_page_reader(column)?;
+    let mut rows = 0_u64;
+    while let Some(page) = pages.peek_next_page()? {
+        if !page.is_dict {
+            let some = page.num_rows.or(page.num_levels).unwrap_or(0) as u64;
+            rows = rows.saturating_add(some.min(MOST_PAGE_ROWS));
+        }
+        pages.skip_next_page()?;
+    }
+    Ok(rows)
+}
+
 /// Whether this program has the codec.
 const fn is_known(codec: Compression) -> bool {
     matches!(
@@ -139,6 +185,14 @@ const fn is_known(codec: Compression) -> bool {
     )
 }
 
+/// Whether a column is one of lists, by its own name rather than that of what is in the lists.
+fn holds_lists(schema: &SchemaDescriptor, column: &str) -> bool {
+    schema.columns().iter().any(|leaf| {
+        let within = leaf.path().string().strip_prefix(column).is_some_and(|rest| rest.starts_with('.'));
+        within && leaf.max_rep_level() > 0
+    })
+}
+
 /// Whether a column is of bytes that are not said to be text.
 fn is_binary(column: &ColumnDescriptor) -> bool {
     column.physical_type() == Type::BYTE_ARRAY
@@ -148,11 +202,7 @@ fn is_binary(column: &ColumnDescriptor) -> bool {
 
 /// Whether a binary column holds paths all the same, as some writers have it: its first value is one of a file that is there.
 /// Only looked at where values are as short as paths.
-fn holds_paths(
-    file: &parquet::file::serialized_reader::SerializedFileReader<std::fs::File>,
-    at: usize,
-    base: &Path,
-) -> bool {
+fn holds_paths(file: &SerializedFileReader<File>, at: usize, base: &Path) -> bool {
     let Some(group) = file.metadata().row_groups().first() else { return false };
     let (bytes, rows) = (group.column(at).uncompressed_size(), group.num_rows());
     if rows == 0 || bytes / rows > LONGEST_PATH.into() {
@@ -160,7 +210,11 @@ fn holds_paths(
     }
     let first = || {
         let group = file.get_row_group(0).ok()?;
-        let ColumnReader::ByteArrayColumnReader(mut reader) = group.get_column_reader(at).ok()? else {
+        let description = group.metadata().column(at).column_descr_ptr();
+        let pages = group.get_column_page_reader(at).ok()?;
+        let pages = Checked { pages, most_level: description.max_def_level() };
+        let ColumnReader::ByteArrayColumnReader(mut reader) = get_column_reader(description, Box::new(pages))
+        else {
             return None;
         };
         let (mut levels, mut values) = (Vec::new(), Vec::new());
