@@ -71,9 +71,25 @@ pub(crate) fn unescape(text: &str) -> Option<Cow<'_, [u8]>> {
     Some(Cow::Owned(out))
 }
 
-/// The name a person sees: as it is, or escaped if it is not UTF-8.
+/// The name a person sees, which no other name has: as it is, or escaped if it is not UTF-8, or if it looks like one that was.
 pub(crate) fn shown(bytes: &[u8]) -> String {
-    std::str::from_utf8(bytes).map_or_else(|_| escape(bytes), ToOwned::to_owned)
+    match std::str::from_utf8(bytes) {
+        Ok(text) if !looks_escaped(text) => text.to_owned(),
+        _ => escape(bytes),
+    }
+}
+
+/// Whether a name could be taken for the escaped form of one that is not UTF-8, or of one that could be taken for that.
+fn looks_escaped(text: &str) -> bool {
+    let mut text = Cow::Borrowed(text);
+    while text.contains('\\') {
+        let Some(bytes) = unescape(&text) else { return false };
+        match String::from_utf8(bytes.into_owned()) {
+            Ok(shorter) => text = Cow::Owned(shorter),
+            Err(_) => return true,
+        }
+    }
+    false
 }
 
 #[cfg(test)]
@@ -82,12 +98,27 @@ mod tests {
 
     use super::*;
 
+    /// Bytes of which escaped forms are made, and some that have to be.
+    fn odd() -> impl Strategy<Value = u8> {
+        prop::sample::select(b"\\\\xfe\xff\xfen\n".to_vec())
+    }
+
     proptest! {
         #[test]
         fn any_bytes_come_back(bytes in prop::collection::vec(any::<u8>(), 0..60)) {
             let text = escape(&bytes);
             prop_assert!(!text.contains(['\n', '\t', '\r']));
             prop_assert_eq!(unescape(&text).unwrap().into_owned(), bytes);
+        }
+
+        #[test]
+        fn no_two_names_are_shown_alike(names in prop::collection::vec(prop::collection::vec(odd(), 0..12), 2..40)) {
+            for (at, name) in names.iter().enumerate() {
+                for other in names[..at].iter().filter(|other| *other != name) {
+                    prop_assert_ne!(shown(name), shown(other));
+                }
+                prop_assert!(shown(escape(name).as_bytes()) != shown(name) || escape(name).as_bytes() == name.as_slice());
+            }
         }
 
         #[test]
@@ -101,5 +132,9 @@ mod tests {
         assert_eq!(escape("photos/Zoë 🦊.jpg".as_bytes()), "photos/Zoë 🦊.jpg");
         assert_eq!(escape(b"a\tb\\c\xff\xe2\x82"), "a\\tb\\\\c\\xff\\xe2\\x82");
         assert_eq!(shown(b"a\\b"), "a\\b");
+        assert_eq!(shown(b"C:\\new\\x41.jpg"), "C:\\new\\x41.jpg");
+        assert_eq!(shown(b"\xff.txt"), "\\xff.txt");
+        assert_eq!(shown(b"\\xff.txt"), "\\\\xff.txt", "a backslash, not the byte");
+        assert_eq!(shown(b"\\\\xff.txt"), "\\\\\\\\xff.txt");
     }
 }

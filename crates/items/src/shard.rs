@@ -2,6 +2,7 @@
 //! name) and follow each other are one sample, of which the members of the best kind are items. Nothing is
 //! unpacked: an item is a range of bytes. What cannot be one is handed over with its reason and does not vanish.
 
+mod bounded;
 mod head;
 mod member;
 mod sample;
@@ -17,6 +18,7 @@ use gpulane_model::Decode;
 use crate::escape;
 use crate::packed::Packing;
 use crate::problem::Stop;
+use bounded::Bounded;
 pub use head::{Head, Next, next_head};
 use member::Found;
 use sample::Sample;
@@ -86,7 +88,8 @@ fn read_members(
     each: &mut Each,
 ) -> Result<Option<Broken>, Stop> {
     let again = file.try_clone();
-    let mut archive = tar::Archive::new(BufReader::with_capacity(1 << 13, file));
+    let (reader, allowance) = Bounded::new(BufReader::with_capacity(1 << 13, file));
+    let mut archive = tar::Archive::new(reader);
     // Behind the end of one tar another may follow (`cat a.tar b.tar`), or what was zeroed may go on.
     archive.set_ignore_zeros(true);
     let (mut end, mut members) = (0, 0);
@@ -108,6 +111,7 @@ fn read_members(
         };
         let start = end.next_multiple_of(BLOCK);
         end = member::end(&entry);
+        allowance.renew(end);
         let found = member::look(&mut entry);
         if end > length {
             let name = found.as_ref().map_or(&[][..], |found| &found.name);

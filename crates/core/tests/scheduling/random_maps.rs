@@ -164,8 +164,8 @@ impl World {
     /// A worker that exits well was sent away by its feeder, which has said before that the map is complete.
     fn send_away(&mut self, job: JobId) {
         let stage = self.plan.job(job).stage;
-        let goes_on = |map: &&Map| map.lives && !map.told && !map.complete && !map.stopped;
-        if self.maps.get(&stage).filter(goes_on).is_some() {
+        let goes_on = |map: &Map| map.lives && !map.told && !map.complete && !map.stopped;
+        if self.maps.get(&stage).is_some_and(goes_on) {
             self.owed.retain(|owed| !matches!(owed, Owed::Feeder(at) if *at == stage));
             self.feeder(stage, 0);
         }

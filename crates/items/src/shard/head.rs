@@ -2,10 +2,8 @@
 
 use std::io::{self, Read};
 
+use super::bounded::MOST_HEADERS;
 use super::{BLOCK, MOST_EMPTY, member};
-
-/// The most that is read of one member's headers: long names and PAX records are far shorter.
-const MOST_HEADERS: u64 = 1 << 20;
 
 /// A member, as its headers have it.
 #[derive(Clone, Debug, PartialEq, Eq)]

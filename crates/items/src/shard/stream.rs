@@ -5,6 +5,7 @@ use std::fs::File;
 use std::io::{self, BufReader, Read};
 use std::rc::Rc;
 
+use super::bounded::Bounded;
 use super::member::{self, Found};
 use super::sample::Sample;
 use super::{BLOCK, Broken, Each, empty, unmarked, words};
@@ -42,7 +43,8 @@ pub(super) fn read_members(
         Err(error) => return Ok(Some(Broken { what: words(&error), members })),
     };
     // As large as a block: what is behind a member must not be read before it is known to be whole.
-    let mut archive = tar::Archive::new(BufReader::with_capacity(512, Shared(Rc::clone(&contents))));
+    let (reader, allowance) = Bounded::new(BufReader::with_capacity(512, Shared(Rc::clone(&contents))));
+    let mut archive = tar::Archive::new(reader);
     archive.set_ignore_zeros(true);
     let mut entries = match archive.entries() {
         Ok(entries) => entries,
@@ -69,7 +71,9 @@ pub(super) fn read_members(
             Some(Ok(mut entry)) => {
                 drop(read);
                 let start = end.next_multiple_of(BLOCK);
-                begun = Some(Begun { start, end: member::end(&entry), found: member::look(&mut entry) });
+                let end = member::end(&entry);
+                allowance.renew(end);
+                begun = Some(Begun { start, end, found: member::look(&mut entry) });
             }
             Some(Err(_)) if members > 0 && !read.has_failed() && read.is_zero_from(end) => {
                 return Ok(unmarked(read.position(), end, members));

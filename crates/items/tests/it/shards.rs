@@ -289,3 +289,46 @@ fn a_sparse_member_fails_alone() {
     assert_eq!(names, ["s.tar/holes.jpg", "s.tar/z.jpg"]);
     assert!(reason(&items[0]).contains("sparse"), "{items:?}");
 }
+
+/// A tar with two members before one whose long name, or PAX header, claims and has so many bytes.
+fn with_a_long_header(kind: u8, bytes: usize) -> Vec<u8> {
+    let mut whole = tar(&[("a.jpg", b"a"), ("b.jpg", b"b")]);
+    whole.truncate(4 * 512);
+    let mut header = tar::Header::new_gnu();
+    header.set_path("././@LongLink").unwrap();
+    header.set_entry_type(tar::EntryType::new(kind));
+    header.set_size(bytes as u64);
+    header.set_cksum();
+    whole.extend_from_slice(header.as_bytes());
+    whole.resize(whole.len() + bytes.next_multiple_of(512), b'n');
+    whole.extend_from_slice(&tar(&[("c.jpg", b"c")]));
+    whole
+}
+
+#[test]
+fn a_name_without_end_breaks_the_tar_at_its_place_and_takes_no_memory() {
+    for kind in [b'L', b'K', b'x'] {
+        let whole = with_a_long_header(kind, 80 << 10);
+        let scene = Scene::new(&[]);
+        scene.write("s.tar", &whole);
+        scene.write("t.tar.zst", crate::packed::packed(&whole, gpulane_items::Packing::Zstd));
+        for input in ["s.tar", "t.tar.zst"] {
+            let items = scene.items(&[input]);
+            let names: Vec<_> = items.iter().map(|item| item.name.clone()).collect();
+            assert_eq!(names, [format!("{input}/a.jpg"), format!("{input}/b.jpg"), input.to_owned()]);
+            let reason = reason(&items[2]);
+            assert!(reason.contains("more than 64 KiB") && reason.contains("byte 1537"), "{reason}");
+        }
+    }
+    // As long as any path, and more.
+    let scene = Scene::new(&[]);
+    scene.write("s.tar", with_a_long_header(b'L', 20_000));
+    assert_eq!(scene.names(&["s.tar"])[2], format!("s.tar/{}", "n".repeat(20_000)));
+}
+
+#[test]
+fn zeros_between_tars_do_not_count_as_headers() {
+    let scene = Scene::new(&[]);
+    scene.write("s.tar", [tar(&[("a.jpg", b"a")]), vec![0; 300 << 10], tar(&[("b.jpg", b"b")])].concat());
+    assert_eq!(scene.names(&["s.tar"]), ["s.tar/a.jpg", "s.tar/b.jpg"]);
+}

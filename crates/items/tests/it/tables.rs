@@ -10,6 +10,7 @@ use parquet::basic::{Compression, Encoding};
 use parquet::data_type::{ByteArray, ByteArrayType};
 use parquet::file::metadata::{FileMetaData, ParquetMetaData, ParquetMetaDataReader, ParquetMetaDataWriter};
 use parquet::file::properties::WriterProperties;
+use parquet::file::reader::{FileReader, SerializedFileReader};
 use parquet::file::writer::SerializedFileWriter;
 use parquet::schema::parser::parse_message_type;
 
@@ -238,6 +239,23 @@ fn a_column_of_data_makes_every_row_an_item_of_its_own_name() {
     assert_eq!((tables[0].data.as_str(), tables[0].path.as_deref()), ("image.bytes", Some("image.path")));
     assert_eq!((tables[1].data.as_str(), tables[1].path.as_deref()), ("raw", None));
     assert_eq!(tables[1].file, scene.base().join("t.parquet"));
+}
+
+#[test]
+fn rows_whose_paths_are_damaged_go_by_their_number_and_the_others_go_on() {
+    let scene = Scene::new(&["2.jpg"]);
+    let [damaged, whole] = ["a.parquet", "b.parquet"].map(|name| scene.base().join(name));
+    write_images(&damaged, &IMAGES);
+    write_images(&whole, &IMAGES);
+    let mut bytes = std::fs::read(&damaged).unwrap();
+    let reader = SerializedFileReader::new(File::open(&damaged).unwrap()).unwrap();
+    let (start, _) = reader.metadata().row_group(0).column(1).byte_range();
+    let start = usize::try_from(start).unwrap();
+    bytes[start..start + 8].fill(0xff);
+    std::fs::write(&damaged, bytes).unwrap();
+    let names = scene.names(&["*.parquet:image"]);
+    let wanted = ["a.parquet:image/0", "a.parquet:image/1", "a.parquet:image/2", "b.parquet:image/0/a/1.jpg"];
+    assert_eq!((&names[..4], names.len()), (&wanted.map(str::to_owned)[..], 6));
 }
 
 #[test]

@@ -101,12 +101,20 @@ impl DataColumns {
                 let group = file.get_row_group(group).map_err(|error| unreadable(path, &error))?;
                 let end = row + u64::try_from(group.metadata().num_rows()).unwrap_or(0);
                 if let Some((name, at)) = beside {
-                    let mut number = row;
-                    read_group(path, (name, at), &*group, &mut number, &mut |_, cell| {
-                        let cell = cell.ok().filter(|path| path.len() <= LONGEST_PATH.into());
-                        row += 1;
-                        each(row - 1, cell)
-                    })?;
+                    let read = guarded(path, || {
+                        let mut number = row;
+                        read_group(path, (name, at), &*group, &mut number, &mut |_, cell| {
+                            let cell = cell.ok().filter(|path| path.len() <= LONGEST_PATH.into());
+                            row += 1;
+                            each(row - 1, cell)
+                        })
+                    });
+                    // Where the paths are damaged, the data may be whole: these rows go by their number.
+                    if let Err(stop) = read
+                        && !matches!(stop, Stop::Input(..))
+                    {
+                        return Err(stop);
+                    }
                 }
                 while row < end {
                     each(row, None)?;
