@@ -45,6 +45,8 @@ struct World {
     failed: Vec<u32>,
     freed: BTreeSet<u32>,
     replaced: usize,
+    /// Failures were taken for what they seem.
+    convicted: bool,
 }
 
 fn number(slot: u32, entry: u32) -> u32 {
@@ -160,6 +162,8 @@ impl World {
             .collect();
         let judged = self.health.on_batch(id, outcomes);
         assert_eq!(judged.works, !done.is_empty());
+        assert!(!judged.convicted || self.done.is_empty(), "only while nothing has a result");
+        self.convicted |= judged.convicted;
         for (slot, entry) in done {
             self.settle(slot, entry, false);
         }
@@ -384,7 +388,7 @@ proptest! {
         world.run(|| picks.next().unwrap());
         prop_assert!(world.failed.iter().collect::<BTreeSet<_>>().is_superset(&items.breaking.iter().collect()));
         let innocent = world.failed.len() - places.len();
-        prop_assert!(innocent < workers * IN_A_ROW, "{} innocent ones", innocent);
+        prop_assert!(world.convicted || innocent < workers * IN_A_ROW, "{} innocent ones", innocent);
         prop_assert!(world.replaced <= 4 * places.len(), "{} replacements", world.replaced);
     }
 
