@@ -118,9 +118,7 @@ impl World {
         for failed in judged.failed {
             self.settle(failed.slot, failed.entry, true);
         }
-        for item in judged.again {
-            self.books.try_again(item.slot, item.entry);
-        }
+        self.books.try_again(judged.again.iter().map(|item| (item.slot, item.entry)));
     }
 
     fn on_lost(&mut self, id: WorkerId, lost: Lost) {
@@ -358,6 +356,13 @@ fn items_that_break_fresh_workers_as_well_cost_themselves_alone() {
             assert!(world.replaced <= 3 * places.len(), "{} for {places:?}", world.replaced);
         }
     }
+}
+
+#[test]
+fn at_the_end_of_a_map_those_that_broke_workers_come_last() {
+    let mut world = World::new(breaking(&[274, 275, 290, 298], 1), &batches(300, 1), 1);
+    world.run(|| 0);
+    assert!(world.failed.len() < 4 + IN_A_ROW, "{:?}", world.failed);
 }
 
 #[test]
