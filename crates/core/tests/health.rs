@@ -45,6 +45,8 @@ struct World {
     failed: Vec<u32>,
     freed: BTreeSet<u32>,
     replaced: usize,
+    /// Failures were taken for what they seem.
+    convicted: bool,
 }
 
 fn number(slot: u32, entry: u32) -> u32 {
@@ -116,9 +118,7 @@ impl World {
         for failed in judged.failed {
             self.settle(failed.slot, failed.entry, true);
         }
-        for item in judged.again {
-            self.books.try_again(item.slot, item.entry);
-        }
+        self.books.try_again(judged.again.iter().map(|item| (item.slot, item.entry)));
     }
 
     fn on_lost(&mut self, id: WorkerId, lost: Lost) {
@@ -160,6 +160,8 @@ impl World {
             .collect();
         let judged = self.health.on_batch(id, outcomes);
         assert_eq!(judged.works, !done.is_empty());
+        assert!(!judged.convicted || self.done.is_empty(), "only while nothing has a result");
+        self.convicted |= judged.convicted;
         for (slot, entry) in done {
             self.settle(slot, entry, false);
         }
@@ -357,6 +359,13 @@ fn items_that_break_fresh_workers_as_well_cost_themselves_alone() {
 }
 
 #[test]
+fn at_the_end_of_a_map_those_that_broke_workers_come_last() {
+    let mut world = World::new(breaking(&[274, 275, 290, 298], 1), &batches(300, 1), 1);
+    world.run(|| 0);
+    assert!(world.failed.len() < 4 + IN_A_ROW, "{:?}", world.failed);
+}
+
+#[test]
 fn a_model_that_stops_working_costs_few_replacements() {
     for workers in [1, 4] {
         let bad = (100..20_000).map(|at| number(at, 0)).collect();
@@ -384,7 +393,7 @@ proptest! {
         world.run(|| picks.next().unwrap());
         prop_assert!(world.failed.iter().collect::<BTreeSet<_>>().is_superset(&items.breaking.iter().collect()));
         let innocent = world.failed.len() - places.len();
-        prop_assert!(innocent < workers * IN_A_ROW, "{} innocent ones", innocent);
+        prop_assert!(world.convicted || innocent < workers * IN_A_ROW, "{} innocent ones", innocent);
         prop_assert!(world.replaced <= 4 * places.len(), "{} replacements", world.replaced);
     }
 

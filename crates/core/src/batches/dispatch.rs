@@ -97,6 +97,8 @@ pub struct Dispatch {
     /// Spans nobody has been harmed by, oldest first.
     fresh: VecDeque<Span>,
     suspects: VecDeque<Suspect>,
+    /// Those that most likely have broken a worker: they come after all other suspects.
+    prime: VecDeque<Suspect>,
     /// Entries of each slot that are not settled yet.
     unsettled: BTreeMap<u32, u32>,
     next_batch: u64,
@@ -130,9 +132,12 @@ impl Dispatch {
         }
     }
 
-    /// An item of a slot that is not settled is to be tried again, alone.
-    pub fn try_again(&mut self, slot: u32, entry: u32) {
-        self.suspects.push_back(Suspect { span: Span { slot, first: entry, count: 1 }, tries: 0 });
+    /// Items of slots that are not settled are to be tried again, each alone; the last of them most likely is to blame.
+    pub fn try_again(&mut self, places: impl IntoIterator<Item = (u32, u32)>) {
+        let suspect = |(slot, entry)| Suspect { span: Span { slot, first: entry, count: 1 }, tries: 0 };
+        let mut suspects: Vec<Suspect> = places.into_iter().map(suspect).collect();
+        self.prime.extend(suspects.pop());
+        self.suspects.extend(suspects);
     }
 
     /// A worker has begun with a batch.
@@ -237,18 +242,21 @@ impl Dispatch {
     }
 
     fn next_suspect(&mut self) -> Option<Order> {
-        let suspect = *self.suspects.front()?;
+        let suspect = *self.suspects.front().or_else(|| self.prime.front())?;
         // One on trial shows first whether it works at all, if there is an item that nobody has failed over.
         let able = |books: &Worker| books.given.is_empty() && (!books.on_trial || self.fresh.is_empty());
         let worker = *self.workers.iter().find(|(_, books)| able(books))?.0;
-        self.suspects.pop_front();
+        if self.suspects.pop_front().is_none() {
+            self.prime.pop_front();
+        }
         Some(self.give(worker, suspect.span, Some(suspect.tries)))
     }
 
     fn next_fresh(&mut self) -> Option<Order> {
         let span = *self.fresh.front()?;
         // While there are suspects, one worker is left to run empty, so that they have their turn.
-        let kept = if self.suspects.is_empty() || self.workers.values().any(Worker::is_at_a_suspect) {
+        let none = self.suspects.is_empty() && self.prime.is_empty();
+        let kept = if none || self.workers.values().any(Worker::is_at_a_suspect) {
             None
         } else {
             let proven = self.workers.iter().filter(|(_, books)| !books.on_trial);

@@ -67,7 +67,7 @@ impl Hub {
             self.tally.replaced += 1;
             self.dispose(id, because, false);
         }
-        self.try_again(judged.again);
+        self.try_again(&judged.again);
     }
 
     /// A worker is gone: what it failed over just before is tried again.
@@ -76,14 +76,12 @@ impl Hub {
         for failed in failed {
             self.fail(&failed);
         }
-        self.try_again(again);
+        self.try_again(&again);
     }
 
-    fn try_again(&mut self, items: Vec<Failed>) {
+    fn try_again(&mut self, items: &[Failed]) {
         self.tally.tried_again += items.len() as u64;
-        for item in items {
-            self.books.try_again(item.slot, item.entry);
-        }
+        self.books.try_again(items.iter().map(|item| (item.slot, item.entry)));
     }
 
     /// An item has failed for good.
