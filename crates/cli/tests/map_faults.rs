@@ -207,7 +207,12 @@ fn what_is_advised_after_a_change_is_not_refused_again() {
 
 /// What a person and a script see of a run, and the files that say what is done.
 fn seen(gpulane: &Gpulane) -> Vec<String> {
-    let shown = [&["status", "r"][..], &["status", "r", "--json"]].map(|args| gpulane.call(args).stdout);
+    // The first line of `status` says how long ago the run ended.
+    let status = gpulane.call(&["status", "r"]).stdout;
+    let shown = [
+        status.split_once('\n').expect("more than a line").1.to_owned(),
+        gpulane.call(&["status", "r", "--json"]).stdout,
+    ];
     let files = ["journal.jsonl", "commits.jsonl", "failed.jsonl"]
         .map(|name| std::fs::read_to_string(gpulane.dir().join(name)).unwrap());
     shown.into_iter().chain(files).collect()

@@ -110,7 +110,7 @@ fn no_column(path: &Path, column: &str, columns: &[String]) -> Stop {
     )
 }
 
-/// That an input is a table, or tables like this one, and which columns there are to choose from.
+/// The refusal of an input that is a table, or tables like this one, with the columns there are to choose from.
 pub(crate) fn which_column(kind: Kind, path: &Path, input: &str, several: bool) -> Result<Stop, Stop> {
     let columns = offered(&kind.columns(path)?);
     let example = columns.first().map_or("path", String::as_str);

@@ -16,7 +16,7 @@ pub enum Members {
     None,
     /// Every other member of its sample.
     All,
-    /// Those with these extensions, in lower case, sorted, each once.
+    /// Members with these extensions, in lower case, sorted, each once.
     Named(Vec<String>),
 }
 

@@ -15,7 +15,7 @@ pub enum Hopeless {
         failed: u64,
         /// The first one's reason.
         reason: String,
-        /// They could not even be loaded: the model has seen none of them.
+        /// Not one of them could be loaded: the model has seen none.
         unloaded: bool,
     },
     /// So many workers died in a row.

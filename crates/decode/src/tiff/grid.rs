@@ -18,7 +18,7 @@ const TILE_BYTE_COUNTS: u16 = 325;
 pub(super) struct Grid<'a> {
     /// Where they lie.
     file: File<'a>,
-    /// They are tiles, not strips.
+    /// Chunks are tiles, not strips.
     pub(super) tiled: bool,
     /// Pixels across one. Tiles may reach beyond the image.
     pub(super) width: u32,

@@ -40,11 +40,11 @@ pub(super) struct Abilities {
     pub(super) device: String,
     /// Kinds of items beyond plain ones that it finishes itself.
     pub(super) accepts: Vec<String>,
-    /// What its class asks for.
+    /// How its class asks for items to be decoded.
     pub(super) decode: Option<String>,
-    /// Likewise.
+    /// Members of a sample that its class asks for.
     pub(super) members: Option<Vec<String>>,
-    /// Likewise.
+    /// Items of a batch that its class asks for.
     pub(super) batch: Option<u32>,
     /// It has its own `load`.
     pub(super) load: bool,

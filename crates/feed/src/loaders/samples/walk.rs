@@ -21,11 +21,11 @@ const MOST_OTHERS: usize = 1024;
 /// What a member's data are read for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in super::super) enum Use {
-    /// They are the item.
+    /// The item itself.
     Own,
-    /// They go with it.
+    /// A member that goes with the item.
     Asked,
-    /// They may be the next item.
+    /// Perhaps the next item.
     Perhaps,
     /// Nothing.
     Passed,
