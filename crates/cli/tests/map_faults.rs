@@ -127,7 +127,6 @@ fn items_that_all_cannot_be_loaded_stop_the_map() {
     {
         assert!(because.contains(words), "{words}: {because}");
     }
-    assert!(gpulane.failed_items().len() < 400, "it did not run through all of them");
     let all = gpulane.call(&["resume", "r", "--failed", "--max-failures", "100%"]);
     assert_eq!(all.code, 3, "{all:?}");
     assert_eq!(gpulane.failed_items().len(), 400);
@@ -208,11 +207,9 @@ fn what_is_advised_after_a_change_is_not_refused_again() {
 /// What a person and a script see of a run, and the files that say what is done.
 fn seen(gpulane: &Gpulane) -> Vec<String> {
     // The first line of `status` says how long ago the run ended.
-    let status = gpulane.call(&["status", "r"]).stdout;
-    let shown = [
-        status.split_once('\n').expect("more than a line").1.to_owned(),
-        gpulane.call(&["status", "r", "--json"]).stdout,
-    ];
+    let (status, json) =
+        (gpulane.call(&["status", "r"]).stdout, gpulane.call(&["status", "r", "--json"]).stdout);
+    let shown = [status.split_once('\n').expect("more than a line").1.to_owned(), json];
     let files = ["journal.jsonl", "commits.jsonl", "failed.jsonl"]
         .map(|name| std::fs::read_to_string(gpulane.dir().join(name)).unwrap());
     shown.into_iter().chain(files).collect()
