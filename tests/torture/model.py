@@ -6,6 +6,7 @@ Another file, written at once, says which items were given to it, when, and how 
 
 import json
 import os
+import resource
 import time
 import zlib
 
@@ -20,6 +21,9 @@ class Model(gpulane.Model):
         self.pause = pause
 
     def setup(self):
+        # What limits gpulane's files for a while is not to limit the model's notes.
+        _, most = resource.getrlimit(resource.RLIMIT_FSIZE)
+        resource.setrlimit(resource.RLIMIT_FSIZE, (most, most))
         name = f"{os.environ['GPULANE_STAGE']}-{os.getpid()}"
         self.seen = open(os.path.join(HERE, "log", f"seen-{name}"), "a")
         self.given = os.open(os.path.join(HERE, "log", f"given-{name}"), os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o666)
