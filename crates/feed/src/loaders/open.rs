@@ -223,7 +223,8 @@ impl Open {
         if let Some(bytes) = self.fixed {
             self.close_holes(ring, bytes);
         }
-        self.items.sort_unstable_by_key(|item| item.piece.start());
+        // An item without data lies where the next one begins, and comes before it.
+        self.items.sort_unstable_by_key(|item| (item.piece.start(), item.form.bytes));
         let names: u64 = self.items.iter().map(|item| item.name.len() as u64).sum();
         // Every name had its room promised.
         let mut names = self.rest.cut_back(names);
