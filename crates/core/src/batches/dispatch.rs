@@ -97,7 +97,7 @@ pub struct Dispatch {
     /// Spans nobody has been harmed by, oldest first.
     fresh: VecDeque<Span>,
     suspects: VecDeque<Suspect>,
-    /// Those that most likely have broken a worker: they come after all other suspects.
+    /// Items that most likely have broken a worker: they come after all other suspects.
     prime: VecDeque<Suspect>,
     /// Entries of each slot that are not settled yet.
     unsettled: BTreeMap<u32, u32>,

@@ -94,11 +94,11 @@ pub fn unopenable_map(
     })
 }
 
-/// That the items are not known any more, and what to do.
+/// The message that the items are not known any more, and what to do.
 pub(super) const LIST_GONE: &str = "the list of items (items.list, items.json) is gone, but there are results of it: listed anew, \
     numbers would mean other items; restore it, or start a new map into another directory";
 
-/// That the items are not known for certain, and what to do.
+/// The message that the items are not known for certain, and what to do.
 pub(super) fn damaged_list(what: &str) -> String {
     format!("the list of items is damaged: {what}; restore it, or start a new map into another directory")
 }
